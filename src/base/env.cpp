@@ -1,0 +1,60 @@
+#include "base/env.h"
+
+#include "base/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace heddle::base {
+
+namespace {
+constexpr Switch kSwitches[] = {
+    {"HEDDLE_DEVICE", "name of the default device: cpu, cuda:0, interpreter, judge"},
+    {"HEDDLE_DUMP", "words of graph, kernels, code, plan: print them to stderr at compile"},
+    {"HEDDLE_VERBOSE", "words of claims, fusion, cache, devices: say what was decided and why"},
+    {"HEDDLE_FUSION", "off: one operation a kernel"},
+    {"HEDDLE_VALIDATE", "reference: run every step also on the judge and stop at the first difference"},
+    {"HEDDLE_CHECK", "bounds: emitted code checks every access"},
+    {"HEDDLE_LOOPS", "host, device_graph, single_kernel: how loops are run"},
+    {"HEDDLE_THREADS", "number of threads of the CPU device"},
+    {"HEDDLE_CACHE_DIR", "folder of the kernel cache on disk; empty: none"},
+    {"HEDDLE_CACHE_LIMIT", "bytes of the kernel cache on disk"},
+    {"HEDDLE_BACKEND_PATH", "folder that holds the backends' shared libraries"},
+    {"HEDDLE_CPU_ARCH", "x86-64-v3, x86-64-v4, x86-64: instruction set of the CPU device"},
+    {"HEDDLE_TEST_DEVICE", "device that the device tests run on"},
+    {"HEDDLE_SEED", "seed of randomised tests and fuzzers"},
+};
+}  // namespace
+
+std::span<const Switch> all_switches() { return kSwitches; }
+
+std::optional<std::string> env(std::string_view name) {
+  for (const Switch& s : kSwitches) {
+    if (name == s.name) {
+      const char* value = std::getenv(s.name);
+      return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+    }
+  }
+  throw InternalError(cat("environment variable ", name, " is not in the table"));
+}
+
+bool env_has(std::string_view name, std::string_view word) {
+  std::optional<std::string> value = env(name);
+  if (!value) return false;
+  std::string_view rest = *value;
+  while (!rest.empty()) {
+    size_t comma = rest.find(',');
+    if (rest.substr(0, comma) == word) return true;
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  return false;
+}
+
+void verbose(std::string_view topic, const std::string& line) {
+  if (env_has("HEDDLE_VERBOSE", topic)) {
+    std::fprintf(stderr, "heddle [%.*s] %s\n", static_cast<int>(topic.size()), topic.data(), line.c_str());
+  }
+}
+
+}  // namespace heddle::base

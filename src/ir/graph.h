@@ -1,0 +1,159 @@
+// The graph level: typed SSA values, operations with regions. Knows no operation by name.
+//
+// Invariants (verify.h): a region's ops are in program order, and every operand is defined before its use, in the same
+// region or an enclosing one (regions capture freely); a region's argument and result counts fit its owner; types of
+// operands and results are what the op's inference says; effects stay in program order; ids are never reused.
+#pragma once
+
+#include "ir/attr.h"
+
+#include <heddle/tensor.h>
+#include <heddle/type.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle::ops {
+struct OpDef;  // the registry's entry; this level only carries the pointer
+}
+
+namespace heddle::ir {
+
+using ValueId = uint32_t;
+using OpId = uint32_t;
+using RegionId = uint32_t;
+inline constexpr uint32_t kNone = UINT32_MAX;
+inline constexpr RegionId kTopRegion = 0;
+
+struct Value {
+  Type type;
+  OpId op = kNone;          // producer, or kNone for a region's argument
+  uint32_t index = 0;       // which result or argument
+  RegionId region = kNone;  // where it is defined
+  std::string name;         // the user's, may be empty
+  // Small integer tensors whose elements are known expressions (row-major); kept through inference so that
+  // shape -> concat -> reshape chains stay symbolic.
+  std::optional<std::vector<Expr>> elements;
+};
+
+struct Op {
+  const ops::OpDef* def = nullptr;
+  std::string_view name;  // def's, static storage
+  std::vector<ValueId> operands, results;
+  std::vector<RegionId> regions;
+  Attrs attrs;
+  std::vector<OpId> after;             // control dependencies
+  std::vector<std::string> locations;  // user names, model nodes; merged by passes
+  RegionId parent = kTopRegion;
+};
+
+struct Region {
+  std::vector<ValueId> arguments;
+  std::vector<OpId> ops;  // program order
+  std::vector<ValueId> results;
+  OpId owner = kNone;  // kNone: the top region
+};
+
+// What the graph level asks of the registry (implemented in ops/, injected by the facade and tests).
+struct InferredResult {
+  Type type;
+  std::optional<std::vector<Expr>> elements;
+};
+class OpTable {
+ public:
+  virtual ~OpTable() = default;
+  virtual const ops::OpDef* find(std::string_view name) const = 0;
+  virtual std::string_view name(const ops::OpDef& def) const = 0;
+  // Types of the results; throws GraphError. Open operand types give open results.
+  virtual std::vector<InferredResult> infer(const Graph& graph, const ops::OpDef& def,
+                                            const std::vector<ValueId>& operands, const Attrs& attrs,
+                                            const std::vector<RegionId>& regions) const = 0;
+};
+
+class Graph : public std::enable_shared_from_this<Graph> {
+ public:
+  explicit Graph(const OpTable& table);
+  const OpTable& table() const { return *table_; }
+
+  const Value& value(ValueId id) const { return values_[id]; }
+  Value& value(ValueId id) { return values_[id]; }
+  const Op& op(OpId id) const { return ops_[id]; }
+  Op& op(OpId id) { return ops_[id]; }
+  const Region& region(RegionId id) const { return regions_[id]; }
+  Region& region(RegionId id) { return regions_[id]; }
+  size_t value_count() const { return values_.size(); }
+  size_t op_count() const { return ops_.size(); }
+  size_t region_count() const { return regions_.size(); }
+
+  // Appends an op to the innermost open region; infers the result types. Operands must be visible there
+  // (GraphError "<op>: argument <i> belongs to another region/graph").
+  OpId add_op(const ops::OpDef& def, std::vector<ValueId> operands, Attrs attrs, std::vector<RegionId> regions = {});
+
+  // Region builders: open, create ops, set results, close. The stack belongs to the graph (nothing thread-local).
+  RegionId open_region(const std::vector<Type>& argument_types);
+  void close_region(std::vector<ValueId> results);
+  void abandon_region();  // after an exception in a builder block
+  RegionId insertion_region() const { return stack_.back(); }
+
+  // Control dependencies added to every op created while pushed.
+  void push_dependencies(std::vector<OpId> ops);
+  void pop_dependencies();
+
+  bool encloses(RegionId outer, RegionId inner) const;  // outer == inner counts
+  // Values defined outside `region` that its ops (nested regions included) or results use; each once, in order of use.
+  std::vector<ValueId> captures(RegionId region) const;
+  std::vector<ValueId> placeholders() const;  // results of ops named "placeholder", in order
+
+  Tensor tensor(ValueId id) { return Tensor(shared_from_this(), id); }
+
+  // Facade-side state that lives as long as the graph (executable cache, variables); opaque here.
+  std::shared_ptr<void> attachment;
+
+ private:
+  const OpTable* table_;
+  std::vector<Value> values_;
+  std::vector<Op> ops_;
+  std::vector<Region> regions_;
+  std::vector<RegionId> stack_{kTopRegion};
+  std::vector<std::vector<OpId>> dependencies_;
+};
+
+// The subgraph that computes `targets` and `operations` from `feeds`, as a new graph whose top region's arguments are the
+// feeds (re-typed where a type is given) and whose results are the targets; effects kept in program order. GraphError for
+// a placeholder that is needed and not fed, and for tensors of another graph.
+struct Extracted {
+  std::shared_ptr<Graph> graph;
+};
+Extracted extract(const Graph& graph, const std::vector<std::pair<ValueId, std::optional<Type>>>& feeds,
+                  const std::vector<ValueId>& targets, const std::vector<OpId>& operations);
+
+// Rebuilds a graph op by op. `replace` may emit other ops through `out` (the new graph, insertion point set) and return
+// the new values of the op's results; nullopt copies the op. Regions are rebuilt recursively.
+struct RewriteContext {
+  const Graph& in;
+  Graph& out;
+  std::function<ValueId(ValueId)> mapped;             // old value -> new value
+  std::function<RegionId(RegionId)> copy_region;      // rebuilds an old region as a new one
+  // Inlines an old region's ops at the insertion point with its arguments bound; returns the mapped results.
+  std::function<std::vector<ValueId>(RegionId, const std::vector<ValueId>&)> inline_region;
+};
+using Replace = std::function<std::optional<std::vector<ValueId>>(RewriteContext&, OpId)>;
+std::shared_ptr<Graph> rewrite(const Graph& graph, const Replace& replace);
+
+// Text form; parse(print(g)) is equal to g. Errors of parse: GraphError with line and column.
+std::string print(const Graph& graph);
+std::shared_ptr<Graph> parse(std::string_view text, const OpTable& table);
+
+// Invariants above; empty: all hold, else the first broken one in a sentence that names its rule.
+std::string verify(const Graph& graph);
+
+// Independent of value names, locations and symbol names; symbols are numbered by first occurrence.
+uint64_t structural_hash(const Graph& graph);
+bool structurally_equal(const Graph& a, const Graph& b);
+
+}  // namespace heddle::ir

@@ -1,0 +1,177 @@
+// The registry: everything that Heddle knows of an operation is in its OpDef, in one source file.
+#pragma once
+
+#include "ir/body.h"
+#include "ir/graph.h"
+#include "ops/host_tensor.h"
+
+#include <heddle/tensor.h>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace heddle::ops {
+
+enum class Kind : uint8_t { elementwise, reduction, scan, view, index, composite, library, structural, source };
+
+// Classes of dtypes that an operand accepts; a set of bits.
+enum DTypeClass : uint32_t {
+  kRealFloat = 1, kComplex = 2, kInteger = 4, kBool = 8, kStorage = 16,
+  kFloating = kRealFloat | kComplex, kNumber = kFloating | kInteger, kReal = kRealFloat | kInteger,
+  kAny = kNumber | kBool, kAnyStored = kAny | kStorage,
+};
+bool in_class(DType dtype, uint32_t dtype_class);
+
+struct OperandSpec {
+  std::string name;
+  uint32_t dtypes = kAny;
+  bool optional = false, variadic = false;
+};
+struct AttrSpec {
+  std::string name;
+  std::string doc;
+  std::optional<ir::Attr> fallback;  // default; absent: required
+};
+
+// ---- inference
+struct InferContext {
+  const ir::Graph& graph;
+  std::string_view op;
+  const std::vector<ir::ValueId>& operands;
+  const ir::Attrs& attrs;
+  const std::vector<ir::RegionId>& regions;
+  const Type& type(size_t i) const { return graph.value(operands[i]).type; }
+  DType dtype(size_t i) const { return type(i).dtype; }
+  const Shape& shape(size_t i) const { return *type(i).shape; }
+  const std::optional<std::vector<Expr>>& elements(size_t i) const { return graph.value(operands[i]).elements; }
+  [[noreturn]] void fail(const std::string& message) const;  // GraphError "<op>: <message>"
+};
+// Called only when every operand's type is known; dtype classes were checked against the specs before.
+using Infer = std::function<std::vector<ir::InferredResult>(const InferContext&)>;
+
+// ---- the judge: plain loops over f64, exact integers, complex; sizes are numbers here
+struct JudgeContext {
+  const ir::Attrs& attrs;
+  std::vector<const HostTensor*> in;
+  std::vector<Type> result_types;                 // with concrete shapes (symbols evaluated)
+  std::function<int64_t(const Expr&)> number;     // value of a symbolic attribute
+  // structural ops: evaluates a region with arguments
+  std::function<std::vector<HostTensor>(int region, const std::vector<HostTensor>&)> run_region;
+};
+// Results before rounding; the caller rounds each to its dtype.
+using Judge = std::function<std::vector<HostTensor>(const JudgeContext&)>;
+
+// ---- lowering: one of these
+// Elementwise: operands at one point, in compute type (f32 for half types; complex as pairs; boolean as boolean).
+struct ScalarContext {
+  ir::BodyBuilder& b;
+  const ir::Attrs& attrs;
+  std::vector<ir::Val> in;
+  std::vector<DType> in_dtypes;  // logical dtypes of the operands
+  DType dtype;                   // logical dtype of the result
+};
+using ScalarRule = std::function<ir::Val(ScalarContext&)>;
+
+// Views, pads, concat, gather, small windows, coordinates: result element at `coords`, reading operands anywhere.
+struct ElementContext {
+  ir::BodyBuilder& b;
+  const ir::Graph& graph;
+  const ir::Op& op;
+  int result = 0;
+  std::vector<Expr> coords;
+  // Element of operand i. With a mask (boolean node): read only where it holds, else `other` (zeros by default).
+  std::function<ir::Val(int operand, const std::vector<Expr>& coords, ir::NodeId mask, ir::Val other)> at;
+  const Shape& shape(int operand) const { return *graph.value(op.operands[operand]).type.shape; }
+  DType dtype(int operand) const { return graph.value(op.operands[operand]).type.dtype; }
+};
+using ElementRule = std::function<ir::Val(ElementContext&)>;
+
+// Reductions: result[coords] = finish(fold over `inner` of value(coords, inner)).
+struct ReduceRule {
+  ir::ReduceOp op = ir::ReduceOp::sum;
+  // Extents of the folded axes.
+  std::function<Shape(const ir::Graph&, const ir::Op&)> inner;
+  // The folded element at (result coordinates in c.coords, inner coordinates). Complex sums fold the parts apart.
+  std::function<ir::Val(ElementContext& c, const std::vector<Expr>& inner)> value;
+  // argmax, argmin: the result is the index (component 1), cast to the result's dtype.
+};
+// Scans: along `axis` of operand 0.
+struct ScanRule {
+  ir::ReduceOp op = ir::ReduceOp::sum;
+  int axis = 0;
+  bool exclusive = false, reverse = false;
+};
+// Scatter: result starts as operand `data`; for each j of the updates along `axis`, in order, kind-combines.
+struct ScatterRule {
+  int data = 0, indices = 1, updates = 2, axis = 0;
+  ir::StoreKind kind = ir::StoreKind::add;
+};
+using Decompose = std::function<Tensors(const ir::Graph& graph, const ir::Op& op, const Tensors& operands)>;
+
+// ---- gradients: build graph ops
+struct GradientContext {
+  const ir::Op& op;
+  Tensors in, out;        // operands and results (in the graph that is being built)
+  Tensors upstream;       // one a result; an invalid Tensor where no gradient flows
+  std::vector<bool> wanted;  // one an operand
+};
+// One gradient an operand (invalid Tensor: none), not yet summed down over broadcast axes: the driver applies sum_to_like.
+using Gradient = std::function<Tensors(const GradientContext&)>;
+
+// A case for the generated op matrix: operand shapes and attributes; the matrix adds dtypes, views and edge shapes.
+struct Sample {
+  std::vector<std::vector<int64_t>> shapes;
+  ir::Attrs attrs;
+  double low = -2, high = 2;  // range of the values; integers are rounded
+};
+
+enum class Effect : uint8_t { none, read, write };
+
+struct OpDef {
+  std::string name;
+  Kind kind = Kind::elementwise;
+  std::string doc;
+  std::vector<OperandSpec> operands;
+  std::vector<AttrSpec> attrs;
+  int results = 1;  // -1: by its regions or attributes
+  Infer infer;
+  Judge judge;
+  Gradient gradient;         // empty: not differentiable (see `no_gradient`)
+  bool no_gradient = false;  // gradient is zero by definition (comparisons, shape_of)
+  bool commutative = false;
+  Effect effect = Effect::none;
+  // lowering: exactly one, by kind
+  ScalarRule scalar;
+  ElementRule element;
+  // Where set and true for an op, `reduce` is used in place of `element` (large windows).
+  std::function<bool(const ir::Graph&, const ir::Op&)> prefer_reduce;
+  std::optional<ReduceRule> reduce;
+  std::function<ScanRule(const ir::Graph&, const ir::Op&)> scan;
+  std::function<ScatterRule(const ir::Graph&, const ir::Op&)> scatter;
+  Decompose decompose;
+  std::vector<Sample> samples;
+};
+
+// Adds an entry at start-up; InternalError where a required field is missing or a name is taken.
+//   static const Register softmax_entry({.name = "softmax", ...});
+struct Register {
+  explicit Register(OpDef def);
+};
+const OpDef* find_op(std::string_view name);
+std::vector<const OpDef*> all_ops();  // sorted by name
+const ir::OpTable& op_table();
+// Forces the registration objects of every family to be linked in.
+void link_all_ops();
+
+// Builds an op from public handles: checks that the tensors belong to one graph, fills default attributes, infers.
+//   return apply("softmax", {x}, {{"axis", int64_t{-1}}});
+Tensors apply_all(std::string_view op, const Tensors& operands, ir::Attrs attrs = {},
+                  std::vector<ir::RegionId> regions = {}, const std::shared_ptr<ir::Graph>& graph = nullptr);
+Tensor apply(std::string_view op, const Tensors& operands, ir::Attrs attrs = {});
+
+}  // namespace heddle::ops

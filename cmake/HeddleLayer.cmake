@@ -1,0 +1,139 @@
+# heddle_layer(NAME DEPENDS ...): one folder, one target, an include path of what it may see.
+#
+# build/<preset>/inc/<layer>/<layer> is a link to src/<layer>. A target's include path is include/ plus inc/<layer> of
+# itself and of its dependencies, transitively, so that `#include "ir/graph.h"` resolves only where it is allowed.
+include_guard(GLOBAL)
+
+set(HEDDLE_INC "${PROJECT_BINARY_DIR}/inc")
+set_property(GLOBAL PROPERTY HEDDLE_CORE_LAYERS "")
+
+# A link inc/<layer>/<path> -> src/<path>.
+function(heddle_link_headers layer path)
+  get_filename_component(parent "${HEDDLE_INC}/${layer}/${path}" DIRECTORY)
+  file(MAKE_DIRECTORY "${parent}")
+  file(CREATE_LINK "${PROJECT_SOURCE_DIR}/src/${path}" "${HEDDLE_INC}/${layer}/${path}" SYMBOLIC)
+endfunction()
+
+# What a layer depends on, transitively, itself included.
+function(heddle_layer_closure out)
+  set(closure "")
+  foreach(layer IN LISTS ARGN)
+    get_property(deps GLOBAL PROPERTY HEDDLE_CLOSURE_${layer})
+    if(NOT deps)
+      message(FATAL_ERROR "layer '${layer}' is not declared yet: declare lower layers first")
+    endif()
+    list(APPEND closure ${deps})
+  endforeach()
+  list(REMOVE_DUPLICATES closure)
+  set(${out} "${closure}" PARENT_SCOPE)
+endfunction()
+
+# Include directories of a target that sees exactly LAYERS.
+function(heddle_see target)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${HEDDLE_INC}/generated")
+  foreach(layer IN LISTS ARGN)
+    target_include_directories(${target} PRIVATE "${HEDDLE_INC}/${layer}")
+  endforeach()
+endfunction()
+
+function(heddle_layer name)
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  set(closure "${name}")
+  if(arg_DEPENDS)
+    heddle_layer_closure(below ${arg_DEPENDS})
+    list(APPEND closure ${below})
+  endif()
+  set_property(GLOBAL PROPERTY HEDDLE_CLOSURE_${name} "${closure}")
+  heddle_link_headers(${name} ${name})
+
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  add_library(heddle_${name} OBJECT ${sources})
+  heddle_see(heddle_${name} ${closure})
+  target_link_libraries(heddle_${name} PRIVATE heddle_abi)
+  heddle_precompile(heddle_${name})
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_CORE_LAYERS ${name})
+endfunction()
+
+# All layers that have sources become one libheddle.so.
+function(heddle_core_library)
+  get_property(layers GLOBAL PROPERTY HEDDLE_CORE_LAYERS)
+  file(WRITE "${PROJECT_BINARY_DIR}/empty.cpp.new" "")
+  file(COPY_FILE "${PROJECT_BINARY_DIR}/empty.cpp.new" "${PROJECT_BINARY_DIR}/empty.cpp" ONLY_IF_DIFFERENT)
+  add_library(heddle SHARED "${PROJECT_BINARY_DIR}/empty.cpp")
+  foreach(layer IN LISTS layers)
+    target_link_libraries(heddle PRIVATE heddle_${layer})
+  endforeach()
+  target_link_libraries(heddle PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+  target_include_directories(heddle INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_compile_features(heddle INTERFACE cxx_std_20)
+  set_target_properties(heddle PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  add_library(heddle::heddle ALIAS heddle)
+endfunction()
+
+# heddle_backend(NAME): src/backend/NAME becomes libheddle_NAME.so, which may use all of core. It exports what is in
+# namespace heddle and the C entry points, so that types are shared with core; the symbols of vendor libraries stay inside.
+function(heddle_backend name)
+  heddle_layer_closure(core api)
+  set_property(GLOBAL PROPERTY HEDDLE_CLOSURE_backend_${name} "backend_${name};${core}")
+  heddle_link_headers(backend_${name} backend/${name})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  add_library(heddle_${name} SHARED ${sources})
+  heddle_see(heddle_${name} backend_${name} ${core})
+  target_link_libraries(heddle_${name} PRIVATE heddle heddle_abi)
+  set(script "${PROJECT_SOURCE_DIR}/cmake/backend.map")
+  target_link_options(heddle_${name} PRIVATE -Wl,--version-script=${script} -Wl,--exclude-libs,ALL -Wl,-z,defs)
+  if(HEDDLE_SANITIZE)
+    set_target_properties(heddle_${name} PROPERTIES LINK_OPTIONS "-Wl,--version-script=${script};-Wl,--exclude-libs,ALL")
+  endif()
+  set_target_properties(heddle_${name} PROPERTIES LINK_DEPENDS ${script})
+  heddle_precompile(heddle_${name})
+endfunction()
+
+# An executable that sees every layer (tests, fuzzers, benchmarks), placed in build/<preset>/FOLDER.
+function(heddle_inner_executable target folder)
+  heddle_layer_closure(core api)
+  add_executable(${target} ${ARGN})
+  heddle_see(${target} ${core})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${target} PRIVATE heddle heddle_abi)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${folder}")
+  heddle_precompile(${target})
+  foreach(backend IN ITEMS cpu cuda)
+    if(TARGET heddle_${backend})
+      add_dependencies(${target} heddle_${backend})
+    endif()
+  endforeach()
+endfunction()
+
+function(heddle_precompile target)
+  if(HEDDLE_PCH AND FALSE)
+    target_precompile_headers(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/pch.h")
+  endif()
+endfunction()
+
+# generated/build_info.h: HEDDLE_VERSION_STRING and HEDDLE_ABI_HASH, a hash of all headers. A backend that was built with
+# other headers than the core that loads it is refused. Include it in one source file a library only.
+function(heddle_build_info)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h" "${PROJECT_SOURCE_DIR}/src/*.h")
+  set(out "${HEDDLE_INC}/generated/generated/build_info.h")
+  string(REPLACE ";" "\n" listing "${headers}")
+  file(WRITE "${PROJECT_BINARY_DIR}/headers.txt.new" "${listing}\n")
+  file(COPY_FILE "${PROJECT_BINARY_DIR}/headers.txt.new" "${PROJECT_BINARY_DIR}/headers.txt" ONLY_IF_DIFFERENT)
+  add_custom_command(
+    OUTPUT "${out}"
+    COMMAND ${CMAKE_COMMAND} -DLIST=${PROJECT_BINARY_DIR}/headers.txt -DOUT=${out} -DVERSION=${PROJECT_VERSION}
+            "-DFLAGS=${CMAKE_CXX_COMPILER_ID}-${CMAKE_CXX_COMPILER_VERSION}-${CMAKE_BUILD_TYPE}-${HEDDLE_SANITIZE}"
+            -P "${PROJECT_SOURCE_DIR}/cmake/build_info.cmake"
+    DEPENDS ${headers} "${PROJECT_BINARY_DIR}/headers.txt" "${PROJECT_SOURCE_DIR}/cmake/build_info.cmake"
+    COMMENT "Hashing headers" VERBATIM)
+  add_custom_target(heddle_build_info DEPENDS "${out}")
+  add_library(heddle_abi INTERFACE)
+  add_dependencies(heddle_abi heddle_build_info)
+endfunction()
+heddle_build_info()

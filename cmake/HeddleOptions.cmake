@@ -17,7 +17,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # -fPIC everywhere, executables too: one precompiled header then serves all targets.
 set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
-add_compile_options(-fPIC)
+add_compile_options(-fPIC -Winvalid-pch)
 
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
@@ -37,7 +37,7 @@ add_compile_options(-ffp-contract=off -fno-fast-math)
 add_compile_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers -Wno-restrict)
 if(HEDDLE_WERROR)
   # Flow-sensitive warnings have false positives in g++ 12's own headers: shown, not fatal.
-  add_compile_options(-Werror -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
+  add_compile_options(-Werror -Wno-error=invalid-pch -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
                       -Wno-error=stringop-overread -Wno-error=free-nonheap-object)
 endif()
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)

@@ -3,6 +3,7 @@
 
 #include "ir/body.h"
 #include "ir/graph.h"
+#include "ops/control_ops.h"
 #include "ops/host_tensor.h"
 
 #include <heddle/tensor.h>
@@ -169,6 +170,9 @@ struct OpDef {
   bool no_gradient = false;  // gradient is zero by definition (comparisons, shape_of)
   bool commutative = false;
   Effect effect = Effect::none;
+  Role role = Role::none;
+  // structural ops: how their regions run (see control_ops.h); the driver of gradients goes by it too
+  std::function<ControlInfo(const ir::Graph&, ir::OpId)> control;
   Structure structure = Structure::none;
   // lowering: exactly one, by kind
   ScalarRule scalar;

@@ -107,7 +107,9 @@ class Stream {  // work in order
   virtual void copy_from_host(void* dst, const void* src, int64_t bytes) = 0;  // src is free on return
   virtual void copy_to_host(void* dst, const void* src, int64_t bytes) = 0;    // waits
   virtual void synchronize() = 0;                        // rethrows DeviceError of the work
-  virtual void run_on_host(std::function<void()> f) = 0;  // in order with the work, on a helper thread
+  virtual void run_on_host(std::function<void()> f) = 0;  // in order with the work, never on the thread that gave the work
+  // Threads that host kernels and library calls given from now on may use; 0: by the work.
+  virtual void limit_threads(int /*threads*/) {}
   virtual bool can_record() const { return false; }
   virtual std::unique_ptr<Recording> record(const std::function<void(Recorder&)>& /*body*/) { return nullptr; }
   // `body` is replayed against the recording: same nodes, new addresses patched in place; false: topology differs.

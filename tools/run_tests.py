@@ -1,6 +1,6 @@
 """Runs every test binary of a build in shards and counts what gtest reports.
 
-run_tests.py --build DIR [--jobs N] [--device NAME] [--area A]... [--timeout S] [FILTER]
+run_tests.py --build DIR [--jobs N] [--device NAME] [--area A]... [--share FILE] [--timeout S] [FILTER]
 
 The last line is `N passed, N failed` (`, N skipped` may follow). A binary that crashes, hangs or reports nothing counts as
 one failure, named after the test that was running.
@@ -32,6 +32,8 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="")
     parser.add_argument("--area", action="append", default=[], help="only tests/<area>; may be given several times")
+    parser.add_argument("--share", type=pathlib.Path, help="file of lines `preset area filter`: run just those")
+    parser.add_argument("--print-areas", action="store_true", help="print the areas of --share, run nothing")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one shard")
     parser.add_argument("--shards", type=int, default=0, help="shards a binary (default: as many as jobs)")
     parser.add_argument("--list-slow", type=int, default=0, metavar="N", help="also print the N slowest tests")
@@ -41,6 +43,30 @@ def parse_arguments():
 
 def gtest_filter(text: str) -> str:
     return text if any(c in text for c in "*?:") or text.startswith("-") else f"*{text}*"
+
+
+def share_of(file: pathlib.Path, preset: str) -> dict[str, str]:
+    """What FILE chooses for a preset: area -> gtest filter. Later lines win; area `*` is every area without a line."""
+    lines = [line.split() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    share = {area: pattern for name, area, pattern in lines if name == preset}
+    every = share.pop("*", None)
+    areas = {p.parent.relative_to(file.parent).parts[0] for p in file.parent.glob("*/**/*.cpp")} - {"support"}
+    return {a: share.get(a, every) for a in sorted(areas) if share.get(a, every)}
+
+
+def choose(args, env: dict) -> list[tuple[pathlib.Path, str]]:
+    """The binaries to run, each with its gtest filter."""
+    found = sorted(b for b in (args.build / "tests").glob("*_test") if os.access(b, os.X_OK) and b.is_file())
+    chosen = {b.name.removesuffix("_test"): (b, gtest_filter(args.filter)) for b in found}
+    if args.share:
+        share = share_of(args.share, args.build.name)
+        chosen = {a: (chosen[a][0], pattern) for a, pattern in share.items() if a in chosen}
+    if args.area:
+        missing = [a for a in args.area if a not in chosen]
+        if missing:
+            sys.exit(f"no such test area: {', '.join(missing)}; there are: {', '.join(chosen)}")
+        chosen = {a: chosen[a] for a in args.area}
+    return [pair for pair in chosen.values() if selects_any(*pair, env)]
 
 
 def test_environment(args) -> dict:
@@ -76,7 +102,7 @@ def how_it_ended(code) -> str:
     return f"exited with {code}"
 
 
-def run_shard(binary, index, count, args, env, times):
+def run_shard(binary, pattern, index, count, timeout, env, times):
     """One process: returns what its JSON says, plus a failure if it ended badly without saying which test failed."""
     result = Result()
     with tempfile.TemporaryDirectory() as tmp:
@@ -87,7 +113,7 @@ def run_shard(binary, index, count, args, env, times):
             "GTEST_OUTPUT": f"json:{report}",
             "GTEST_COLOR": "no",
         }
-        command = [str(binary), f"--gtest_filter={gtest_filter(args.filter)}"]
+        command = [str(binary), f"--gtest_filter={pattern}"]
         try:
             done = subprocess.run(
                 command,
@@ -95,7 +121,7 @@ def run_shard(binary, index, count, args, env, times):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=args.timeout,
+                timeout=timeout,
             )
             code, output = done.returncode, done.stdout.decode(errors="replace")
         except subprocess.TimeoutExpired as expired:
@@ -127,19 +153,17 @@ def count_report(report, name, result, times):
 def main() -> int:
     args = parse_arguments()
     env = test_environment(args)
-    binaries = sorted(b for b in (args.build / "tests").glob("*_test") if os.access(b, os.X_OK) and b.is_file())
-    if args.area:
-        wanted = {f"{a}_test" for a in args.area}
-        missing = wanted - {b.name for b in binaries}
-        if missing:
-            sys.exit(f"no such test binary: {', '.join(sorted(missing))}")
-        binaries = [b for b in binaries if b.name in wanted]
-    binaries = [b for b in binaries if selects_any(b, gtest_filter(args.filter), env)]
+    if args.print_areas:
+        print("\n".join(share_of(args.share, args.build.name)))
+        return 0
+    binaries = choose(args, env)
     count = args.shards or max(args.jobs, 1)
 
     start, total, times = time.monotonic(), Result(), []
     with concurrent.futures.ThreadPoolExecutor(max_workers=args.jobs) as pool:
-        futures = [pool.submit(run_shard, b, i, count, args, env, times) for b in binaries for i in range(count)]
+        futures = [
+            pool.submit(run_shard, b, f, i, count, args.timeout, env, times) for b, f in binaries for i in range(count)
+        ]
         for future in concurrent.futures.as_completed(futures):
             result = future.result()
             total.passed += result.passed

@@ -11,7 +11,8 @@ namespace heddle::ops {
 
 // Sources and state. placeholder: attribute "type". constant: literal_of. variable: literal_of is its first value; its
 // result is the state when the run starts. read: operand 0 is the variable, the result its state now. assign: operand 0
-// is the variable, operand 1 the new state; no result.
+// is the variable, operand 1 the new state; no result. A variable's attribute "id" (i64) tells it from the graph's other
+// variables; extraction and passes keep it: it is the key of the state.
 enum class Role : uint8_t { none, constant, placeholder, variable, read, assign };
 
 enum class Form : uint8_t { none, cond, while_loop, for_loop, call };

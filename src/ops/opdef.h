@@ -133,30 +133,6 @@ struct Sample {
 
 enum class Effect : uint8_t { none, read, write };
 
-// What a structural or source op is to the scheduler, the plan and the judge's driver, which know no names.
-// Predicates and counts are scalars of rank 0 (boolean; i64). Regions may capture values from outside.
-enum class Structure : uint8_t {
-  none,
-  placeholder,  // fed
-  constant,     // attr "value": LiteralRef of the result's type
-  variable,     // attr "initial": LiteralRef; the result stands for the variable (operand 0 of read and assign)
-  read,         // operands: variable; result: its value now
-  assign,       // operands: variable, value; no result
-  cond,         // operands: predicate; regions: then, else, without arguments; region results -> results
-  // operands: carried; regions: before(carried) -> (predicate, values), after(values) -> carried. Results: the values that
-  // come with the first false predicate. attr "max_iterations" (i64, absent or < 0: none) is for gradients: the builder
-  // makes the bound part of the predicate (a carried counter).
-  while_loop,
-  // k = 0 .. count-1 (count <= 0: none): carried = body(k: i64, carried). operands: carried, if attr "count" (Expr) is
-  // there; else count (i64), carried. region: body. Results: carried. Other bounds and steps: the builder computes them.
-  for_loop,
-  // operands: carried, then xs; attr "carried" (i64): how many. region: body(carried, slices of xs along axis 0) ->
-  // (carried, outputs). Results: carried, then the outputs stacked along a new axis 0. attr "count" (Expr): extent of
-  // axis 0 of every xs.
-  scan,
-  call,         // region: the callee, body(operands) -> results
-};
-
 struct OpDef {
   std::string name;
   Kind kind = Kind::elementwise;
@@ -173,7 +149,6 @@ struct OpDef {
   Role role = Role::none;
   // structural ops: how their regions run (see control_ops.h); the driver of gradients goes by it too
   std::function<ControlInfo(const ir::Graph&, ir::OpId)> control;
-  Structure structure = Structure::none;
   // lowering: exactly one, by kind
   ScalarRule scalar;
   ElementRule element;

@@ -19,11 +19,12 @@ namespace heddle::target {
 
 // What code is generated for; needs no live device.
 struct DeviceDescription {
-  std::string kind;                              // "cpu", "cuda", "judge"
-  std::string arch;                              // "x86-64-v4", "x86-64-v3", "sm_90"
-  std::map<std::string, std::string> features;   // "name", "driver", library versions: part of cache keys
-  int processors = 1;                            // threads, or multiprocessors
-  int64_t shared_memory = 0, l2_bytes = 0;       // per block; whole device
+  std::string kind;  // "cpu", "cuda", "judge"
+  std::string arch;  // "x86-64-v4", "x86-64-v3", "sm_90"
+  std::map<std::string, std::string>
+      features;        // "name", "driver", library versions: part of cache keys
+  int processors = 1;  // threads, or multiprocessors
+  int64_t shared_memory = 0, l2_bytes = 0;  // per block; whole device
   int vector_bytes = 32;
 };
 
@@ -33,8 +34,8 @@ struct EmitOptions {
 };
 
 struct KernelArgs {
-  std::span<void* const> buffers;     // in the order of Kernel::buffers without the locals
-  std::span<const int64_t> symbols;   // in the order of Kernel::symbols
+  std::span<void* const> buffers;    // in the order of Kernel::buffers without the locals
+  std::span<const int64_t> symbols;  // in the order of Kernel::symbols
 };
 
 class CompiledKernel {  // immutable, shared between threads
@@ -47,7 +48,8 @@ class CompiledKernel {  // immutable, shared between threads
 class Emitter {
  public:
   virtual ~Emitter() = default;
-  virtual std::shared_ptr<const CompiledKernel> compile(const ir::Kernel& kernel, const EmitOptions& options) = 0;
+  virtual std::shared_ptr<const CompiledKernel> compile(const ir::Kernel& kernel,
+                                                        const EmitOptions& options) = 0;
 };
 
 // An op that a library runs. Stateless between runs, thread-safe.
@@ -80,13 +82,15 @@ class Recorder {
  public:
   virtual ~Recorder() = default;
   virtual void launch(const CompiledKernel& kernel, const KernelArgs& args) = 0;
-  virtual void call(const LibraryCall& call, std::span<void* const> buffers, std::span<const int64_t> symbols,
-                    void* workspace) = 0;
+  virtual void call(const LibraryCall& call, std::span<void* const> buffers,
+                    std::span<const int64_t> symbols, void* workspace) = 0;
   virtual void copy(void* dst, const void* src, int64_t bytes) = 0;  // same device, not overlapping
   virtual void fill(void* dst, uint8_t byte, int64_t bytes) = 0;
-  // Host-driven control flow: waits for the work so far and reads. UnsupportedError while recording a graph.
+  // Host-driven control flow: waits for the work so far and reads. UnsupportedError while recording
+  // a graph.
   virtual void read_back(void* host, const void* src, int64_t bytes) = 0;
-  // Control flow on the device's own timeline; only where control_flow() is true. `predicate`: one boolean on the device.
+  // Control flow on the device's own timeline; only where control_flow() is true. `predicate`: one
+  // boolean on the device.
   virtual bool control_flow() const = 0;
   virtual void while_loop(const void* predicate, const std::function<void(Recorder&)>& before,
                           const std::function<void(Recorder&)>& after) = 0;
@@ -104,16 +108,23 @@ class Stream {  // work in order
  public:
   virtual ~Stream() = default;
   virtual Recorder& recorder() = 0;
-  virtual void copy_from_host(void* dst, const void* src, int64_t bytes) = 0;  // src is free on return
-  virtual void copy_to_host(void* dst, const void* src, int64_t bytes) = 0;    // waits
-  virtual void synchronize() = 0;                        // rethrows DeviceError of the work
-  virtual void run_on_host(std::function<void()> f) = 0;  // in order with the work, never on the thread that gave the work
+  virtual void copy_from_host(void* dst, const void* src,
+                              int64_t bytes) = 0;  // src is free on return
+  virtual void copy_to_host(void* dst, const void* src, int64_t bytes) = 0;  // waits
+  virtual void synchronize() = 0;                         // rethrows DeviceError of the work
+  virtual void run_on_host(std::function<void()> f) = 0;  // in order with the work, never on the
+                                                          // thread that gave the work
   // Threads that host kernels and library calls given from now on may use; 0: by the work.
   virtual void limit_threads(int /*threads*/) {}
   virtual bool can_record() const { return false; }
-  virtual std::unique_ptr<Recording> record(const std::function<void(Recorder&)>& /*body*/) { return nullptr; }
-  // `body` is replayed against the recording: same nodes, new addresses patched in place; false: topology differs.
-  virtual bool update(Recording& /*recording*/, const std::function<void(Recorder&)>& /*body*/) { return false; }
+  virtual std::unique_ptr<Recording> record(const std::function<void(Recorder&)>& /*body*/) {
+    return nullptr;
+  }
+  // `body` is replayed against the recording: same nodes, new addresses patched in place; false:
+  // topology differs.
+  virtual bool update(Recording& /*recording*/, const std::function<void(Recorder&)>& /*body*/) {
+    return false;
+  }
   virtual void launch(Recording& /*recording*/) {}
   virtual void* native() const { return nullptr; }
 };
@@ -125,7 +136,9 @@ class Device {
   virtual const DeviceDescription& description() const = 0;
   virtual std::string summary() const = 0;
   virtual bool host_memory() const = 0;  // buffers can be read by the host directly
-  virtual void* allocate(int64_t bytes, Stream* stream) = 0;  // 256-byte aligned; DeviceError with requested, live, limit
+  virtual void* allocate(
+      int64_t bytes,
+      Stream* stream) = 0;  // 256-byte aligned; DeviceError with requested, live, limit
   virtual void release(void* pointer, int64_t bytes, Stream* stream) noexcept = 0;
   virtual MemoryStats memory() const = 0;
   virtual void set_memory_limit(int64_t bytes) = 0;
@@ -136,16 +149,19 @@ class Device {
   virtual std::span<const Claim> claims() const = 0;
 };
 
-// The entry point of a backend's shared library: extern "C" heddle_backend_entry().
+// The entry point of a backend's shared library libheddle_<name>.so, next to libheddle.so:
+//   extern "C" const heddle::target::BackendEntry* heddle_backend_entry();
 inline constexpr const char* kBackendEntry = "heddle_backend_entry";
 struct BackendEntry {
-  const char* core_build;  // must equal core_build_id() of the loading core
+  const char* core_build;  // HEDDLE_ABI_HASH of the backend's own build (generated/build_info.h)
+                           // must equal core_build_id()
   const char* name;
   // Devices that work now, and reports for those that do not.
   std::vector<std::shared_ptr<Device>> (*devices)(std::vector<DeviceReport>& reports);
   // Code for a described device without having one (nullptr where unsupported).
   std::unique_ptr<Emitter> (*emitter)(const DeviceDescription& description);
 };
+using BackendEntryFunction = const BackendEntry* (*)();
 const char* core_build_id();
 
 }  // namespace heddle::target

@@ -1,5 +1,5 @@
-// Runs kernels on host memory, one scalar at a time: the second, lower check of every emitter, and the code path of
-// machines without a compiler.
+// Runs kernels on host memory, one scalar at a time: the second, lower check of every emitter, and
+// the code path of machines without a compiler.
 #pragma once
 
 #include "ir/kernel.h"
@@ -12,10 +12,12 @@ namespace heddle::loop {
 struct InterpretOptions {
   bool check_bounds = false;  // InternalError names buffer, coordinates and extents
 };
-void interpret(const ir::Kernel& kernel, const target::KernelArgs& args, const InterpretOptions& options = {});
+void interpret(const ir::Kernel& kernel, const target::KernelArgs& args,
+               const InterpretOptions& options = {});
 
-// An emitter whose compiled kernels interpret; used by the "interpreter" device. Its CompiledKernel is run by
-// run_interpreted (host devices' recorders call it through HostKernel, see runtime/host_device.h).
+// An emitter whose compiled kernels interpret; used by the "interpreter" device. Its CompiledKernel
+// is run by run_interpreted (host devices' recorders call it through HostKernel, see
+// runtime/host_device.h).
 std::unique_ptr<target::Emitter> make_interpreter_emitter();
 
 }  // namespace heddle::loop

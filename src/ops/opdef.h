@@ -95,6 +95,7 @@ using ElementRule = std::function<ir::Val(ElementContext&)>;
 // Reductions: result[coords] = finish(fold over `inner` of value(coords, inner)).
 struct ReduceRule {
   ir::ReduceOp op = ir::ReduceOp::sum;
+  std::function<ir::ReduceOp(const ir::Op&)> choose;  // where set: in place of `op` (windows with a mode)
   // Extents of the folded axes.
   std::function<Shape(const ir::Graph&, const ir::Op&)> inner;
   // The folded element at (result coordinates in c.coords, inner coordinates). Complex sums fold the parts apart.
@@ -107,7 +108,8 @@ struct ScanRule {
   int axis = 0;
   bool exclusive = false, reverse = false;
 };
-// Scatter: result starts as operand `data`; for each j of the updates along `axis`, in order, kind-combines.
+// Scatter: result starts as operand `data`; for each j of the updates along `axis`, in order, kind-combines. A negative
+// index of a signed type counts from the end once; an index that is then out of range is skipped.
 struct ScatterRule {
   int data = 0, indices = 1, updates = 2, axis = 0;
   ir::StoreKind kind = ir::StoreKind::add;
@@ -149,6 +151,9 @@ struct OpDef {
   Role role = Role::none;
   // structural ops: how their regions run (see control_ops.h); the driver of gradients goes by it too
   std::function<ControlInfo(const ir::Graph&, ir::OpId)> control;
+  // structural ops: types of the arguments of region `which`, for rebuilding a region when the operands' types change;
+  // `regions` holds the regions before it, already rebuilt
+  std::function<std::vector<Type>(const InferContext&, int which)> region_arguments;
   // lowering: exactly one, by kind
   ScalarRule scalar;
   ElementRule element;

@@ -1,8 +1,9 @@
 // The graph level: typed SSA values, operations with regions. Knows no operation by name.
 //
-// Invariants (verify.h): a region's ops are in program order, and every operand is defined before its use, in the same
-// region or an enclosing one (regions capture freely); a region's argument and result counts fit its owner; types of
-// operands and results are what the op's inference says; effects stay in program order; ids are never reused.
+// Invariants (verify.h): a region's ops are in program order, and every operand is defined before
+// its use, in the same region or an enclosing one (regions capture freely); a region's argument and
+// result counts fit its owner; types of operands and results are what the op's inference says;
+// effects stay in program order; ids are never reused.
 #pragma once
 
 #include "ir/attr.h"
@@ -11,7 +12,9 @@
 #include <heddle/type.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +32,10 @@ using OpId = uint32_t;
 using RegionId = uint32_t;
 inline constexpr uint32_t kNone = UINT32_MAX;
 inline constexpr RegionId kTopRegion = 0;
+inline constexpr int kMaxRegionDepth = 64;
+
+// read: may be dropped where unused, is never merged or moved past a write. write: stays.
+enum class Effect : uint8_t { none, read, write };
 
 struct Value {
   Type type;
@@ -36,8 +43,8 @@ struct Value {
   uint32_t index = 0;       // which result or argument
   RegionId region = kNone;  // where it is defined
   std::string name;         // the user's, may be empty
-  // Small integer tensors whose elements are known expressions (row-major); kept through inference so that
-  // shape -> concat -> reshape chains stay symbolic.
+  // Small integer tensors whose elements are known expressions (row-major); kept through inference
+  // so that shape -> concat -> reshape chains stay symbolic.
   std::optional<std::vector<Expr>> elements;
 };
 
@@ -56,10 +63,12 @@ struct Region {
   std::vector<ValueId> arguments;
   std::vector<OpId> ops;  // program order
   std::vector<ValueId> results;
-  OpId owner = kNone;  // kNone: the top region
+  OpId owner = kNone;       // kNone: the top region, or not attached yet
+  RegionId parent = kNone;  // where it was opened; kNone: the top region
 };
 
-// What the graph level asks of the registry (implemented in ops/, injected by the facade and tests).
+// What the graph level asks of the registry (implemented in ops/, injected by the facade and
+// tests).
 struct InferredResult {
   Type type;
   std::optional<std::vector<Expr>> elements;
@@ -69,10 +78,19 @@ class OpTable {
   virtual ~OpTable() = default;
   virtual const ops::OpDef* find(std::string_view name) const = 0;
   virtual std::string_view name(const ops::OpDef& def) const = 0;
+  virtual Effect effect(const ops::OpDef& def) const = 0;  // without its regions, see effect_of
+  // Fills defaults in; GraphError for an unknown, missing or mistyped attribute.
+  virtual Attrs complete(const ops::OpDef& def, Attrs attrs) const = 0;
   // Types of the results; throws GraphError. Open operand types give open results.
   virtual std::vector<InferredResult> infer(const Graph& graph, const ops::OpDef& def,
-                                            const std::vector<ValueId>& operands, const Attrs& attrs,
+                                            const std::vector<ValueId>& operands,
+                                            const Attrs& attrs,
                                             const std::vector<RegionId>& regions) const = 0;
+  // Argument types of the region number built.size(), whose predecessors are `built`; nullopt: the
+  // op does not say.
+  virtual std::optional<std::vector<Type>> region_arguments(
+      const Graph& graph, const ops::OpDef& def, const std::vector<ValueId>& operands,
+      const Attrs& attrs, const std::vector<RegionId>& built) const = 0;
 };
 
 class Graph : public std::enable_shared_from_this<Graph> {
@@ -90,11 +108,14 @@ class Graph : public std::enable_shared_from_this<Graph> {
   size_t op_count() const { return ops_.size(); }
   size_t region_count() const { return regions_.size(); }
 
-  // Appends an op to the innermost open region; infers the result types. Operands must be visible there
-  // (GraphError "<op>: argument <i> belongs to another region/graph").
-  OpId add_op(const ops::OpDef& def, std::vector<ValueId> operands, Attrs attrs, std::vector<RegionId> regions = {});
+  // Appends an op to the innermost open region; completes attributes, infers the result types.
+  // Operands must be visible there (GraphError "<op>: argument <i> belongs to another
+  // region/graph"). References to values, ops and regions stay valid while the graph grows.
+  OpId add_op(const ops::OpDef& def, std::vector<ValueId> operands, Attrs attrs,
+              std::vector<RegionId> regions = {});
 
-  // Region builders: open, create ops, set results, close. The stack belongs to the graph (nothing thread-local).
+  // Region builders: open, create ops, set results, close. The stack belongs to the graph (nothing
+  // thread-local).
   RegionId open_region(const std::vector<Type>& argument_types);
   void close_region(std::vector<ValueId> results);
   void abandon_region();  // after an exception in a builder block
@@ -105,7 +126,10 @@ class Graph : public std::enable_shared_from_this<Graph> {
   void pop_dependencies();
 
   bool encloses(RegionId outer, RegionId inner) const;  // outer == inner counts
-  // Values defined outside `region` that its ops (nested regions included) or results use; each once, in order of use.
+  bool visible(ValueId value, RegionId from) const { return encloses(values_[value].region, from); }
+  Effect effect_of(OpId op) const;  // the strongest of the op itself and of its regions' ops
+  // Values defined outside `region` that its ops (nested regions included) or results use; each
+  // once, in order of use.
   std::vector<ValueId> captures(RegionId region) const;
   std::vector<ValueId> placeholders() const;  // results of ops named "placeholder", in order
 
@@ -116,30 +140,79 @@ class Graph : public std::enable_shared_from_this<Graph> {
 
  private:
   const OpTable* table_;
-  std::vector<Value> values_;
-  std::vector<Op> ops_;
-  std::vector<Region> regions_;
+  ValueId add_value(Type type, RegionId region, OpId op, size_t index);
+  void check_operands(std::string_view name, const std::vector<ValueId>& operands) const;
+  void check_regions(std::string_view name, const std::vector<RegionId>& regions) const;
+  std::vector<OpId> pending_dependencies(std::string_view name) const;
+
+  std::deque<Value> values_;  // deques: references stay valid
+  std::deque<Op> ops_;
+  std::deque<Region> regions_;
   std::vector<RegionId> stack_{kTopRegion};
   std::vector<std::vector<OpId>> dependencies_;
 };
 
-// The subgraph that computes `targets` and `operations` from `feeds`, as a new graph whose top region's arguments are the
-// feeds (re-typed where a type is given) and whose results are the targets; effects kept in program order. GraphError for
-// a placeholder that is needed and not fed, and for tensors of another graph.
+// Copies parts of `in` to the insertion point of `out` (which may be `in` itself), op by op through
+// add_op, so that types are inferred again. Names, locations, control dependencies and regions come
+// along. Values that are not in `values` are taken as they are where in == out (captures), else
+// InternalError.
+class Cloner {
+ public:
+  Cloner(const Graph& in, Graph& out) : in_(in), out_(out) {}
+  std::map<ValueId, ValueId> values;  // old -> new; what is bound beforehand is not computed again
+  Substitution substitution;          // of symbols in attributes and argument types; may be empty
+  std::function<bool(OpId)> keep;     // ops of regions to copy; empty: all
+  std::function<bool(Cloner&, OpId)> replace;  // takes over an op (false: copy it)
+
+  ValueId mapped(ValueId old) const;
+  std::vector<ValueId> mapped(const std::vector<ValueId>& old) const;
+  void copy_op(OpId op);
+  RegionId copy_region(RegionId region,
+                       const std::optional<std::vector<Type>>& argument_types = std::nullopt);
+  // The region's ops at the insertion point, its arguments bound; returns its results.
+  std::vector<ValueId> inline_region(RegionId region, const std::vector<ValueId>& arguments);
+
+ private:
+  void copy_plain(OpId op);
+  void copy_ops(const std::vector<OpId>& ops);
+  std::vector<OpId> mapped_dependencies(const std::vector<OpId>& after) const;
+  Expr map(const Expr& e) const { return substitution ? substitute(e, substitution) : e; }
+  const Graph& in_;
+  Graph& out_;
+  std::map<OpId, std::vector<OpId>>
+      ops_;  // old op -> the new ops that stand for it as a dependency
+};
+
+// Symbols of `declared` given by `actual`, of the same rank and dtype where declared; GraphError
+// starts with `what`. `bound` is extended; extents that are not plain symbols are solved where
+// affine in one unbound symbol.
+void bind_symbols(const Type& declared, const Type& actual,
+                  std::map<uint64_t, std::pair<SymbolRef, Expr>>& bound, const std::string& what);
+// Are the types equal but for symbols newer than `since` (made by inference) in `inferred`?
+bool matches_inferred(const Type& stated, const Type& inferred, uint64_t since);
+uint64_t newest_symbol();  // a bound for matches_inferred
+
+// The subgraph that computes `targets` and `operations` from `feeds`, as a new graph whose top
+// region's arguments are the feeds (re-typed where a type is given) and whose results are the
+// targets; effects kept in program order. GraphError for a placeholder that is needed and not fed,
+// and for tensors of another graph.
 struct Extracted {
   std::shared_ptr<Graph> graph;
 };
-Extracted extract(const Graph& graph, const std::vector<std::pair<ValueId, std::optional<Type>>>& feeds,
+Extracted extract(const Graph& graph,
+                  const std::vector<std::pair<ValueId, std::optional<Type>>>& feeds,
                   const std::vector<ValueId>& targets, const std::vector<OpId>& operations);
 
-// Rebuilds a graph op by op. `replace` may emit other ops through `out` (the new graph, insertion point set) and return
-// the new values of the op's results; nullopt copies the op. Regions are rebuilt recursively.
+// Rebuilds a graph op by op. `replace` may emit other ops through `out` (the new graph, insertion
+// point set) and return the new values of the op's results; nullopt copies the op. Regions are
+// rebuilt recursively.
 struct RewriteContext {
   const Graph& in;
   Graph& out;
-  std::function<ValueId(ValueId)> mapped;             // old value -> new value
-  std::function<RegionId(RegionId)> copy_region;      // rebuilds an old region as a new one
-  // Inlines an old region's ops at the insertion point with its arguments bound; returns the mapped results.
+  std::function<ValueId(ValueId)> mapped;         // old value -> new value
+  std::function<RegionId(RegionId)> copy_region;  // rebuilds an old region as a new one
+  // Inlines an old region's ops at the insertion point with its arguments bound; returns the mapped
+  // results.
   std::function<std::vector<ValueId>(RegionId, const std::vector<ValueId>&)> inline_region;
 };
 using Replace = std::function<std::optional<std::vector<ValueId>>(RewriteContext&, OpId)>;
@@ -155,5 +228,8 @@ std::string verify(const Graph& graph);
 // Independent of value names, locations and symbol names; symbols are numbered by first occurrence.
 uint64_t structural_hash(const Graph& graph);
 bool structurally_equal(const Graph& a, const Graph& b);
+// Two regions of one graph: what they capture and symbols by identity.
+uint64_t region_hash(const Graph& graph, RegionId region);
+bool regions_equal(const Graph& graph, RegionId a, RegionId b);
 
 }  // namespace heddle::ir

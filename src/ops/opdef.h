@@ -28,6 +28,7 @@ enum DTypeClass : uint32_t {
 };
 bool in_class(DType dtype, uint32_t dtype_class);
 
+// Optional operands come last and are left out from the end; a variadic one (any number) is the last.
 struct OperandSpec {
   std::string name;
   uint32_t dtypes = kAny;
@@ -37,6 +38,7 @@ struct AttrSpec {
   std::string name;
   std::string doc;
   std::optional<ir::Attr> fallback;  // default; absent: required
+  int type = -1;  // of a required attribute: ir::attr_type<T>; with a default: the default's
 };
 
 // ---- inference
@@ -52,7 +54,9 @@ struct InferContext {
   const std::optional<std::vector<Expr>>& elements(size_t i) const { return graph.value(operands[i]).elements; }
   [[noreturn]] void fail(const std::string& message) const;  // GraphError "<op>: <message>"
 };
-// Called only when every operand's type is known; dtype classes were checked against the specs before.
+// Called only when every operand's type is known (but see OpDef::infer_open); the number of operands, dtype classes and
+// attributes were checked against the specs before. Values of attributes may be anything (graph text): check them.
+// Structural ops check the number of regions, of their arguments and results.
 using Infer = std::function<std::vector<ir::InferredResult>(const InferContext&)>;
 
 // ---- the judge: plain loops over f64, exact integers, complex; sizes are numbers here
@@ -61,6 +65,8 @@ struct JudgeContext {
   std::vector<const HostTensor*> in;
   std::vector<Type> result_types;                 // with concrete shapes (symbols evaluated)
   std::function<int64_t(const Expr&)> number;     // value of a symbolic attribute
+  // State of the variable that operand i denotes; made from the judge of the variable's op on first use.
+  std::function<HostTensor&(size_t operand)> variable;
   // structural ops: evaluates a region with arguments
   std::function<std::vector<HostTensor>(int region, const std::vector<HostTensor>&)> run_region;
 };
@@ -133,7 +139,11 @@ struct Sample {
   double low = -2, high = 2;  // range of the values; integers are rounded
 };
 
-enum class Effect : uint8_t { none, read, write };
+// An equal, simpler form of the op built in the graph of `operands` (their producers can be looked at there), or nullopt.
+// Exact for every value (NaN, -0, overflow included), with the same result types.
+using Simplify = std::function<std::optional<Tensors>(const ir::Op& op, const Tensors& operands)>;
+
+using ir::Effect;
 
 struct OpDef {
   std::string name;
@@ -143,6 +153,7 @@ struct OpDef {
   std::vector<AttrSpec> attrs;
   int results = 1;  // -1: by its regions or attributes
   Infer infer;
+  bool infer_open = false;  // infer also sees open operand types (structural ops; required where results == -1)
   Judge judge;
   Gradient gradient;         // empty: not differentiable (see `no_gradient`)
   bool no_gradient = false;  // gradient is zero by definition (comparisons, shape_of)
@@ -154,6 +165,7 @@ struct OpDef {
   // structural ops: types of the arguments of region `which`, for rebuilding a region when the operands' types change;
   // `regions` holds the regions before it, already rebuilt
   std::function<std::vector<Type>(const InferContext&, int which)> region_arguments;
+  Simplify simplify;
   // lowering: exactly one, by kind
   ScalarRule scalar;
   ElementRule element;
@@ -182,5 +194,15 @@ void link_all_ops();
 Tensors apply_all(std::string_view op, const Tensors& operands, ir::Attrs attrs = {},
                   std::vector<ir::RegionId> regions = {}, const std::shared_ptr<ir::Graph>& graph = nullptr);
 Tensor apply(std::string_view op, const Tensors& operands, ir::Attrs attrs = {});
+
+// Constants are the op of Role::constant, whose attribute "value" is the LiteralRef.
+ir::LiteralRef constant_value(const ir::Graph& graph, ir::ValueId value);  // null: not a constant
+inline ir::LiteralRef constant_value(const Tensor& t) { return constant_value(*t.graph(), t.id()); }
+bool is_filled_with(const Tensor& t, double value);  // a constant whose elements all have this value (-0 is not 0)
+ir::ValueId add_constant(ir::Graph& graph, ir::LiteralRef value);
+ir::LiteralRef to_literal(const HostTensor& t);
+HostTensor from_literal(const ir::Literal& literal);
+// The op that produces a tensor, null for a region's argument; to look through chains in simplify rules.
+const ir::Op* producer(const Tensor& t);
 
 }  // namespace heddle::ops

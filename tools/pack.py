@@ -55,8 +55,9 @@ def relative_rpath(path: pathlib.Path):
     dynamic = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
     if "RUNPATH" not in dynamic and "RPATH" not in dynamic:
         return
+    origin = "\\$ORIGIN" if path.parent.name == "lib" else "\\$ORIGIN/../lib"
     script = path.with_suffix(".cmake")
-    script.write_text(f'file(RPATH_SET FILE "{path}" NEW_RPATH "$ORIGIN:$ORIGIN/../lib")\n'.replace("$", "\\$"))
+    script.write_text(f'file(RPATH_SET FILE "{path}" NEW_RPATH "{origin}")\n')
     subprocess.run(["cmake", "-P", script], check=True)
     script.unlink()
 

@@ -74,7 +74,9 @@ struct JudgeContext {
 using Judge = std::function<std::vector<HostTensor>(const JudgeContext&)>;
 
 // ---- lowering: one of these
-// Elementwise: operands at one point, in compute type (f32 for half types; complex as pairs; boolean as boolean).
+// Elementwise: operands at one point, in compute type (f32 for half types; complex as pairs; boolean as boolean;
+// storage-only types as their code, a u8 with sub-byte codes in its low bits: only cast and dequantize look inside, see
+// storage.h, all others move codes).
 struct ScalarContext {
   ir::BodyBuilder& b;
   const ir::Attrs& attrs;

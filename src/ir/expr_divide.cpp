@@ -1,0 +1,254 @@
+// Floor division and modulo of polynomials, and proofs of sign.
+#include "ir/expr_node.h"
+
+#include "base/check.h"
+
+#include <heddle/error.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace heddle::detail {
+
+namespace {
+
+int64_t floor_div(int64_t a, int64_t b) {
+  int64_t q = a / b;
+  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+}
+
+// m / d as multisets, if d is contained in m.
+std::optional<Monomial> monomial_quotient(const Monomial& m, const Monomial& d) {
+  Monomial q;
+  size_t k = 0;
+  for (const Expr& f : m) {
+    if (k < d.size() && compare(f, d[k]) == 0) {
+      ++k;
+    } else {
+      q.push_back(f);
+    }
+  }
+  if (k < d.size()) return std::nullopt;
+  return q;
+}
+
+struct Division {
+  Poly quotient, rest;
+};
+
+// a = quotient * b + rest, exact whatever the values of the symbols. Only whole coefficients are taken.
+Division divide_by_constant(const Poly& a, int64_t b) {
+  Division r;
+  for (const auto& [m, c] : a.terms) {
+    if (c % b == 0) {
+      r.quotient.add_term(m, c / b);
+    } else if (m.empty() && b > 0) {
+      r.quotient.add_term(m, floor_div(c, b));
+      r.rest.add_term(m, c - floor_div(c, b) * b);
+    } else {
+      r.rest.add_term(m, c);
+    }
+  }
+  return r;
+}
+
+// Long division by b's leading term; the order of monomials is graded lexicographic, so it ends.
+Division long_division(Poly a, const Poly& b) {
+  if (b.terms.front().first.empty()) return divide_by_constant(a, b.terms.front().second);
+  Division r;
+  const auto& [lead_m, lead_c] = b.terms.front();
+  for (int steps = 0; steps < 64 && !a.terms.empty(); ++steps) {
+    auto [m, c] = a.terms.front();
+    std::optional<Monomial> q = monomial_quotient(m, lead_m);
+    if (!q || c % lead_c != 0) {
+      r.rest.add_term(m, c);
+      a.terms.erase(a.terms.begin());
+      continue;
+    }
+    Poly term;
+    term.add_term(*q, c / lead_c);
+    r.quotient.add(term, 1);
+    a.add(multiply(term, b), -1);
+  }
+  r.rest.add(a, 1);
+  return r;
+}
+
+// Upper (or lower) symbolic bound of a loop variable, of a remainder, ...: the atom's extreme value, or nullopt.
+std::optional<Expr> extreme(const Expr& atom, bool high) {
+  switch (atom.kind()) {
+    case ExprKind::symbol: {
+      const Symbol& s = *atom.symbol();
+      if (!high) return Expr(s.lower);
+      if (s.extent != nullptr) return *s.extent - Expr(1);
+      return s.upper == INT64_MAX ? std::nullopt : std::optional<Expr>(Expr(s.upper));
+    }
+    case ExprKind::mod:
+      if (atom.operands()[1].lower() < 0) return std::nullopt;
+      return high ? atom.operands()[1] - Expr(1) : Expr(0);
+    case ExprKind::min: return high ? std::optional<Expr>(atom.operands()[0]) : std::nullopt;
+    case ExprKind::max: return high ? std::nullopt : std::optional<Expr>(atom.operands()[0]);
+    case ExprKind::floordiv: {
+      std::optional<int64_t> d = atom.operands()[1].constant();
+      if (!d || *d <= 0) return std::nullopt;
+      Poly p = to_poly(atom.operands()[0]);
+      Expr bound(0);
+      for (const auto& [m, c] : p.terms) {  // monotone: replace every atom of the dividend by its extreme
+        Expr t(c);
+        for (const Expr& f : m) {
+          if (f.lower() < 0) return std::nullopt;
+          std::optional<Expr> e = f.kind() == ExprKind::symbol && f.symbol()->kind == SymbolKind::extent
+                                      ? std::optional<Expr>(f)
+                                      : extreme(f, (c > 0) == high);
+          if (!e) return std::nullopt;
+          t = t * *e;
+        }
+        bound = bound + t;
+      }
+      return bound == atom.operands()[0] ? std::nullopt : std::optional<Expr>(bound / Expr(*d));
+    }
+    default: return std::nullopt;
+  }
+}
+
+bool is_extent(const Expr& atom) {
+  return atom.kind() == ExprKind::symbol && atom.symbol()->kind == SymbolKind::extent;
+}
+
+// One step: replaces the first atom that is not an extent, in a term whose other factors are not negative, by the extreme
+// value that makes e smallest.
+std::optional<Expr> weaken(const Expr& e) {
+  Poly p = to_poly(e);
+  for (const auto& [m, c] : p.terms) {
+    for (size_t k = 0; k < m.size(); ++k) {
+      if (is_extent(m[k])) continue;
+      bool others_positive = true;
+      for (size_t j = 0; j < m.size(); ++j) others_positive = others_positive && (j == k || m[j].lower() >= 0);
+      if (!others_positive) continue;
+      std::optional<Expr> bound = extreme(m[k], c < 0);
+      if (!bound) continue;
+      Poly rest = p;
+      rest.add_term(m, -c);
+      Monomial others = m;
+      others.erase(others.begin() + static_cast<int64_t>(k));
+      Poly term;
+      term.add_term(others, c);
+      return from_poly(rest) + from_poly(term) * *bound;
+    }
+  }
+  return std::nullopt;
+}
+
+bool between_zero_and(const Expr& rest, const Expr& b) {
+  return prove_nonnegative(rest) && prove_nonnegative(b - Expr(1) - rest);
+}
+
+// rest / b with numbers: [k * b, (k + 1) * b) gives k; common factors cancel.
+Expr divide_rest(const Expr& rest, const Expr& b) {
+  std::optional<int64_t> bc = b.constant();
+  if (bc && *bc > 0 && rest.lower() != INT64_MIN && rest.upper() != INT64_MAX &&
+      floor_div(rest.lower(), *bc) == floor_div(rest.upper(), *bc)) {
+    return Expr(floor_div(rest.lower(), *bc));
+  }
+  if (between_zero_and(rest, b)) return Expr(0);
+  if (bc && *bc > 0) {
+    Poly p = to_poly(rest);
+    int64_t g = *bc;
+    for (const auto& [m, c] : p.terms) {
+      if (!m.empty()) g = std::gcd(g, c);
+    }
+    if (g > 1) {  // floor((g r + c) / (g b)) = floor((r + floor(c / g)) / b)
+      Poly q;
+      for (const auto& [m, c] : p.terms) q.add_term(m, m.empty() ? floor_div(c, g) : c / g);
+      return from_poly(std::move(q)) / Expr(*bc / g);
+    }
+  }
+  if (rest.kind() == ExprKind::floordiv && rest.operands()[1].lower() >= 0 && b.lower() >= 0) {
+    return rest.operands()[0] / (rest.operands()[1] * b);  // (x / m) / n = x / (m n)
+  }
+  if (rest.kind() == ExprKind::mod && b.lower() >= 0 && rest.operands()[1].lower() >= 0) {
+    if (std::optional<Expr> k = divide_exactly(rest.operands()[1], b)) {
+      return (rest.operands()[0] / b) % *k;  // (x % (k b)) / b = (x / b) % k
+    }
+  }
+  return make_binary(ExprKind::floordiv, rest, b);
+}
+
+// rest % b where nothing of rest is a multiple of b.
+Expr modulo_rest(const Expr& rest, const Expr& b) {
+  if (between_zero_and(rest, b)) return rest;
+  std::optional<int64_t> bc = b.constant();
+  if (bc && *bc > 0 && rest.lower() != INT64_MIN && rest.upper() != INT64_MAX &&
+      floor_div(rest.lower(), *bc) == floor_div(rest.upper(), *bc)) {
+    return rest - Expr(floor_div(rest.lower(), *bc) * *bc);
+  }
+  Poly p = to_poly(rest);
+  if (b.lower() >= 0) {  // (x % (k b) + y) % b = (x + y) % b
+    for (const auto& [m, c] : p.terms) {
+      if (m.size() != 1 || m[0].kind() != ExprKind::mod) continue;
+      if (!divide_exactly(m[0].operands()[1], b)) continue;
+      Poly q = p;
+      q.add_term(m, -c);
+      return (from_poly(std::move(q)) + Expr(c) * m[0].operands()[0]) % b;
+    }
+  }
+  if (bc && *bc > 0) {  // (g r) % (g b) = g (r % b)
+    int64_t g = *bc;
+    for (const auto& [m, c] : p.terms) g = std::gcd(g, c);
+    if (g > 1) {
+      Poly q;
+      for (const auto& [m, c] : p.terms) q.add_term(m, c / g);
+      return Expr(g) * (from_poly(std::move(q)) % Expr(*bc / g));
+    }
+  }
+  return make_binary(ExprKind::mod, rest, b);
+}
+
+[[noreturn]] void zero_divisor(const Expr& a) {
+  throw GraphError("expression " + a.to_string() + " is divided by zero");
+}
+
+}  // namespace
+
+Expr divide(const Expr& a, const Expr& b) {
+  if (b.is(0)) zero_divisor(a);
+  if (b.is(1)) return a;
+  if (a.is_constant() && b.is_constant()) return Expr(floor_div(*a.constant(), *b.constant()));
+  if (a.is(0)) return Expr(0);
+  if (std::optional<int64_t> c = b.constant(); c && *c < 0) return -a / Expr(-*c);
+  Division d = long_division(to_poly(a), to_poly(b));
+  Expr rest = from_poly(std::move(d.rest));
+  Expr quotient = from_poly(std::move(d.quotient));
+  return rest.is(0) ? quotient : quotient + divide_rest(rest, b);
+}
+
+Expr modulo(const Expr& a, const Expr& b) {
+  if (b.is(0)) zero_divisor(a);
+  if (b.is(1)) return Expr(0);
+  if (a.is_constant() && b.is_constant()) return Expr(*a.constant() - floor_div(*a.constant(), *b.constant()) * *b.constant());
+  if (std::optional<int64_t> c = b.constant(); c && *c < 0) return make_binary(ExprKind::mod, a, b);
+  Division d = long_division(to_poly(a), to_poly(b));
+  Expr rest = from_poly(std::move(d.rest));
+  return rest.is(0) ? rest : modulo_rest(rest, b);
+}
+
+std::optional<Expr> divide_exactly(const Expr& a, const Expr& b) {
+  if (b.is(0)) return std::nullopt;
+  Division d = long_division(to_poly(a), to_poly(b));
+  if (!d.rest.terms.empty()) return std::nullopt;
+  return from_poly(std::move(d.quotient));
+}
+
+bool prove_nonnegative(const Expr& e) {
+  Expr x = e;
+  for (int steps = 0; steps < 24; ++steps) {
+    if (x.lower() >= 0) return true;
+    if (x.upper() < 0) return false;
+    std::optional<Expr> next = weaken(x);
+    if (!next || *next == x) return false;
+    x = *next;
+  }
+  return false;
+}
+
+}  // namespace heddle::detail

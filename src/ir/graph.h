@@ -114,6 +114,7 @@ class Graph : public std::enable_shared_from_this<Graph> {
   OpId add_op(const ops::OpDef& def, std::vector<ValueId> operands, Attrs attrs,
               std::vector<RegionId> regions = {});
 
+  ValueId add_argument(const Type& type, std::string name);  // of the top region
   // Region builders: open, create ops, set results, close. The stack belongs to the graph (nothing
   // thread-local).
   RegionId open_region(const std::vector<Type>& argument_types);

@@ -38,7 +38,8 @@ struct AttrSpec {
   std::string name;
   std::string doc;
   std::optional<ir::Attr> fallback;  // default; absent: required
-  int type = -1;  // of a required attribute: ir::attr_type<T>; with a default: the default's
+  int type = -1;  // of an attribute without default: ir::attr_type<T>; -1 there: not checked
+  bool optional = false;  // without default: may be absent
 };
 
 // ---- inference

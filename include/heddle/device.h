@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -40,7 +41,8 @@ struct DeviceReport {
   std::string name, description, reason;  // reason empty: usable
 };
 std::vector<DeviceReport> devices();
-Device device(std::string_view name);  // "cpu", "cuda", "cuda:1", "judge" (reference evaluator), UnsupportedError otherwise
+Device device(std::string_view name);  // "cpu", "cuda", "cuda:1", "judge" (reference evaluator),
+                                       // UnsupportedError otherwise
 Device default_device();               // HEDDLE_DEVICE, else the first GPU, else the CPU
 
 // A counter that queues and the host signal and wait for; values only grow.
@@ -50,15 +52,17 @@ class Event {
   uint64_t value() const;
   void signal(uint64_t value);
   // False on time-out. Rethrows once the error of the work that should have signalled.
-  bool wait(uint64_t value, std::chrono::milliseconds timeout = std::chrono::milliseconds::max()) const;
+  bool wait(uint64_t value,
+            std::chrono::milliseconds timeout = std::chrono::milliseconds::max()) const;
+  struct State;
+  const std::shared_ptr<State>& state() const { return state_; }
 
  private:
-  friend class Queue;
-  struct State;
   std::shared_ptr<State> state_;
 };
 
-// Work in order on one device. Destroying it waits for its work. Errors of asynchronous work surface once, at wait().
+// Work in order on one device. Destroying it waits for its work. Errors of asynchronous work
+// surface once, at wait().
 class Queue {
  public:
   explicit Queue(const Device& device);
@@ -72,6 +76,7 @@ class Queue {
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:
+  Queue() = default;
   std::shared_ptr<State> state_;
 };
 

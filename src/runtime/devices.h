@@ -1,0 +1,58 @@
+// The devices of this process, and what the runtime keeps for each: idle streams, constants, the
+// default queue.
+#pragma once
+
+#include "runtime/constant_store.h"
+#include "target/target.h"
+
+#include <heddle/device.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace heddle::runtime {
+
+// Lives as long as the process, like the device that it keeps.
+class DeviceContext {
+ public:
+  explicit DeviceContext(std::shared_ptr<target::Device> device)
+      : device_(std::move(device)), constants_(device_) {}
+  const std::shared_ptr<target::Device>& device() const { return device_; }
+  std::unique_ptr<target::Stream> take_stream();
+  void give_stream(std::unique_ptr<target::Stream> stream);
+  ConstantStore& constants() { return constants_; }
+  const std::shared_ptr<Queue::State>& default_queue();
+
+ private:
+  std::shared_ptr<target::Device> device_;
+  ConstantStore constants_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<target::Stream>> idle_;
+  std::shared_ptr<Queue::State> queue_;
+};
+DeviceContext& context_of(const std::shared_ptr<target::Device>& device);
+
+// A stream for one use on the calling thread, from the device's pool; goes back when the lease
+// ends.
+class StreamLease {
+ public:
+  explicit StreamLease(DeviceContext& context)
+      : context_(context), stream_(context.take_stream()) {}
+  ~StreamLease() { context_.give_stream(std::move(stream_)); }
+  StreamLease(const StreamLease&) = delete;
+  StreamLease& operator=(const StreamLease&) = delete;
+  target::Stream& operator*() const { return *stream_; }
+  target::Stream* operator->() const { return stream_.get(); }
+
+ private:
+  DeviceContext& context_;
+  std::unique_ptr<target::Stream> stream_;
+};
+
+// Where arrays without a device live: the CPU backend, or the interpreter where there is none.
+const std::shared_ptr<target::Device>& host_device();
+// By name; UnsupportedError with the reasons where there is none.
+std::shared_ptr<target::Device> find_device(std::string_view name);
+
+}  // namespace heddle::runtime

@@ -1,0 +1,244 @@
+#include "runtime/queue.h"
+
+#include "base/check.h"
+#include "runtime/devices.h"
+
+#include <heddle/error.h>
+
+namespace heddle {
+
+namespace runtime {
+
+Worker::~Worker() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(core_->mutex);
+    core_->stop = true;
+  }
+  core_->changed.notify_all();
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
+
+void Worker::submit(std::function<void()> job) {
+  {
+    std::lock_guard lock(core_->mutex);
+    core_->jobs.push_back(std::move(job));
+    core_->pending.fetch_add(1, std::memory_order_release);
+    if (!thread_.joinable()) thread_ = std::thread([core = core_] { loop(core); });
+  }
+  core_->changed.notify_all();
+}
+
+void Worker::wait() const {
+  std::unique_lock lock(core_->mutex);
+  if (thread_.get_id() == std::this_thread::get_id()) return;  // from a completion handler
+  core_->changed.wait(lock, [&] { return core_->pending.load() == 0; });
+}
+
+void Worker::loop(const std::shared_ptr<Core>& core) {
+  std::unique_lock lock(core->mutex);
+  while (true) {
+    core->changed.wait(lock, [&] { return core->stop || !core->jobs.empty(); });
+    if (core->jobs.empty()) return;
+    std::function<void()> job = std::move(core->jobs.front());
+    core->jobs.pop_front();
+    lock.unlock();
+    job();
+    job = nullptr;  // what it keeps alive goes before a waiter wakes
+    lock.lock();
+    core->pending.fetch_sub(1, std::memory_order_release);
+    core->changed.notify_all();
+  }
+}
+
+}  // namespace runtime
+
+void Event::State::signal(uint64_t to, std::exception_ptr failure) {
+  {
+    std::lock_guard lock(mutex);
+    if (to > value) value = to;
+    if (failure && !error) error = std::move(failure);
+  }
+  changed.notify_all();
+}
+
+void Event::State::wait_value(uint64_t at_least) const {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return value >= at_least; });
+}
+
+bool Event::State::reached(uint64_t at_least) const {
+  std::lock_guard lock(mutex);
+  return value >= at_least;
+}
+
+Event::Event() : state_(std::make_shared<State>()) {}
+
+uint64_t Event::value() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->value;
+}
+
+void Event::signal(uint64_t value) { state_->signal(value, nullptr); }
+
+bool Event::wait(uint64_t value, std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(state_->mutex);
+  auto reached = [&] { return state_->value >= value; };
+  // Deadlines beyond a year overflow the clock: no deadline.
+  if (timeout > std::chrono::hours(24 * 365)) {
+    state_->changed.wait(lock, reached);
+  } else if (!state_->changed.wait_for(lock, timeout, reached)) {
+    return false;
+  }
+  if (state_->error) {
+    std::exception_ptr error = std::move(state_->error);
+    state_->error = nullptr;
+    std::rethrow_exception(error);
+  }
+  return true;
+}
+
+std::shared_ptr<Queue::State> Queue::State::make(runtime::DeviceContext& context,
+                                                 std::unique_ptr<target::Stream> stream,
+                                                 bool is_wrapped) {
+  auto state = std::make_shared<State>(context, std::move(stream), is_wrapped);
+  State* raw = state.get();
+  return {raw, [state](State*) { state->worker.wait(); }};
+}
+
+Queue::State::~State() {
+  try {
+    stream->synchronize();
+  } catch (...) {  // nobody is left to tell
+  }
+}
+
+void Queue::State::keep(std::exception_ptr error) {
+  std::lock_guard lock(error_mutex_);
+  if (!error_) error_ = std::move(error);
+}
+
+void Queue::State::start(runtime::Job& job, std::exception_ptr& error) {
+  for (const auto& [event, value] : job.wait_for) event.state()->wait_value(value);
+  try {
+    std::lock_guard lock(use_);
+    if (job.start) job.start(*stream);
+  } catch (...) {
+    error = std::current_exception();
+  }
+}
+
+void Queue::State::finish(runtime::Job& job, std::exception_ptr error) {
+  try {
+    stream->synchronize();
+  } catch (...) {
+    if (!error) error = std::current_exception();
+  }
+  for (const auto& [event, value] : job.signal) event.state()->signal(value, error);
+  try {
+    if (job.finish) job.finish(error);
+  } catch (...) {
+    if (!error) error = std::current_exception();
+  }
+  if (error) keep(error);
+}
+
+void Queue::State::submit(std::vector<runtime::Job> jobs) {
+  auto shared = std::make_shared<std::vector<runtime::Job>>(std::move(jobs));
+  bool ready = !stream_is_host() && (wrapped || worker.pending() == 0);
+  for (const runtime::Job& job : *shared) {
+    for (const auto& [event, value] : job.wait_for)
+      ready &= wrapped || event.state()->reached(value);
+  }
+  if (ready) {
+    auto errors = std::make_shared<std::vector<std::exception_ptr>>(shared->size());
+    for (size_t i = 0; i < shared->size(); ++i) start((*shared)[i], (*errors)[i]);
+    worker.submit([self = shared_from_this(), shared, errors] {
+      for (size_t i = 0; i < shared->size(); ++i) self->finish((*shared)[i], (*errors)[i]);
+    });
+    return;
+  }
+  worker.submit([self = shared_from_this(), shared] {
+    for (runtime::Job& job : *shared) {
+      std::exception_ptr error;
+      self->start(job, error);
+      self->finish(job, error);
+    }
+  });
+}
+
+bool Queue::State::stream_is_host() const { return context.device()->host_memory(); }
+
+void Queue::State::run_now(const std::function<void(target::Stream&)>& f) {
+  worker.wait();
+  std::lock_guard lock(use_);
+  f(*stream);
+}
+
+void Queue::State::wait() {
+  worker.wait();
+  std::exception_ptr error;
+  {
+    std::lock_guard lock(error_mutex_);
+    std::swap(error, error_);
+  }
+  if (error) std::rethrow_exception(error);
+  std::lock_guard lock(use_);
+  stream->synchronize();
+}
+
+Queue::Queue(const heddle::Device& device) {
+  runtime::DeviceContext& context = runtime::context_of(device.impl());
+  state_ = State::make(context, device.impl()->create_stream());
+}
+
+Queue Queue::wrap(const heddle::Device& device, void* native_stream) {
+  Queue queue;
+  queue.state_ = State::make(runtime::context_of(device.impl()),
+                             device.impl()->wrap_stream(native_stream), true);
+  return queue;
+}
+
+Device Queue::device() const { return Device(state_->context.device()); }
+
+void Queue::wait() const { state_->wait(); }
+
+void Queue::signal(const Event& event, uint64_t value) const {
+  runtime::Job job;
+  job.signal.emplace_back(event, value);
+  std::vector<runtime::Job> jobs;
+  jobs.push_back(std::move(job));
+  state_->submit(std::move(jobs));
+}
+
+void Queue::wait_for(const Event& event, uint64_t value) const {
+  runtime::Job job;
+  job.wait_for.emplace_back(event, value);
+  std::vector<runtime::Job> jobs;
+  jobs.push_back(std::move(job));
+  state_->submit(std::move(jobs));
+}
+
+CommandBuffer::CommandBuffer(const Queue& queue) : state_(std::make_shared<State>()) {
+  state_->queue = queue.state();
+}
+
+void CommandBuffer::commit() {
+  std::vector<runtime::Job> jobs;
+  {
+    std::lock_guard lock(state_->mutex);
+    if (state_->committed)
+      throw GraphError("CommandBuffer::commit: the buffer was committed before");
+    state_->committed = true;
+    jobs = std::move(state_->jobs);
+  }
+  state_->queue->submit(std::move(jobs));
+}
+
+void CommandBuffer::wait() { state_->queue->wait(); }
+
+}  // namespace heddle

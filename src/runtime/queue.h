@@ -1,0 +1,107 @@
+// Queues and events: work in order on one device, given by any thread.
+#pragma once
+
+#include "target/target.h"
+
+#include <heddle/device.h>
+#include <heddle/graph.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace heddle {
+
+namespace runtime {
+class DeviceContext;
+
+// Runs jobs one after another on its own thread, which starts with the first job.
+class Worker {
+ public:
+  ~Worker();  // waits for the jobs; called from a job it leaves them to the thread
+  void submit(std::function<void()> job);
+  void wait() const;  // until every job so far is done
+  int64_t pending() const { return core_->pending.load(std::memory_order_acquire); }
+
+ private:
+  struct Core {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> jobs;
+    std::atomic<int64_t> pending{0};
+    bool stop = false;
+  };
+  static void loop(const std::shared_ptr<Core>& core);
+  std::shared_ptr<Core> core_ = std::make_shared<Core>();
+  std::thread thread_;
+};
+
+// One run as a queue sees it. `start` gives the work to the stream; `finish` is called once when it
+// is done or failed, and keeps alive what the work uses.
+struct Job {
+  std::function<void(target::Stream&)> start;
+  std::function<void(std::exception_ptr)> finish;
+  std::vector<std::pair<Event, uint64_t>> wait_for, signal;
+};
+
+}  // namespace runtime
+
+struct Event::State {
+  mutable std::mutex mutex;
+  mutable std::condition_variable changed;
+  uint64_t value = 0;
+  mutable std::exception_ptr error;  // of work that should have signalled; taken by the first wait
+
+  void signal(uint64_t to, std::exception_ptr failure);
+  // Without taking the error.
+  void wait_value(uint64_t at_least) const;
+  bool reached(uint64_t at_least) const;
+};
+
+struct Queue::State : std::enable_shared_from_this<Queue::State> {
+  State(runtime::DeviceContext& device_context, std::unique_ptr<target::Stream> own,
+        bool is_wrapped = false)
+      : context(device_context), stream(std::move(own)), wrapped(is_wrapped) {}
+  ~State();
+  // What a Queue holds: jobs keep the state itself, and the last Queue to go waits for them.
+  static std::shared_ptr<State> make(runtime::DeviceContext& context,
+                                     std::unique_ptr<target::Stream> stream,
+                                     bool is_wrapped = false);
+
+  // In order after everything given before. Returns at once.
+  void submit(std::vector<runtime::Job> jobs);
+  // Waits for everything given before, then calls f on this thread.
+  void run_now(const std::function<void(target::Stream&)>& f);
+  void wait();  // rethrows the first error since the last wait
+  int64_t pending() const { return worker.pending(); }
+
+  runtime::DeviceContext& context;
+  std::unique_ptr<target::Stream> stream;
+  bool wrapped;  // a caller's stream: work is given to it before submit() returns
+
+ private:
+  bool stream_is_host() const;
+  void start(runtime::Job& job, std::exception_ptr& error);
+  void finish(runtime::Job& job, std::exception_ptr error);
+  void keep(std::exception_ptr error);
+
+  std::mutex use_;  // one thread at a time gives work to the stream
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  runtime::Worker worker;  // last: ends first
+};
+
+struct CommandBuffer::State {
+  std::shared_ptr<Queue::State> queue;
+  std::mutex mutex;
+  std::vector<runtime::Job> jobs;
+  bool committed = false;
+};
+
+}  // namespace heddle

@@ -105,6 +105,9 @@ std::optional<std::pair<Expr, Expr>> affine_in(const Expr& e, const SymbolRef& s
 // Simplifies knowing lo <= symbol <= hi (expressions free of the symbol).
 Expr simplify_in_range(const Expr& e, const SymbolRef& symbol, const Expr& lo, const Expr& hi);
 
+// Printing with the caller's names for the symbols.
+std::string to_string(const Expr& e, const std::function<std::string(const Symbol&)>& symbol_name);
+
 enum class Ordering : uint8_t { yes, no, undecided };
 Ordering is_equal(const Expr& a, const Expr& b);       // for all values of the symbols
 Ordering is_less_equal(const Expr& a, const Expr& b);  // yes: always; no: never

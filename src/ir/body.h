@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle::ir {
@@ -127,6 +128,8 @@ class BodyBuilder {
 
  private:
   NodeId intern(Node n);
+  NodeId fold(const Node& n);
+  bool is_float_one(NodeId n) const;
   Body body_;
   std::vector<NodeId> kept_, renumber_;
   std::vector<std::vector<NodeId>> buckets_;
@@ -139,5 +142,8 @@ struct Val {
 };
 
 std::string print(const Body& body, const std::vector<std::string>& buffer_names);
+std::string_view name(ScalarOp op);
+std::string_view name(ReduceOp op);
+std::string_view name(LibraryFunction f);
 
 }  // namespace heddle::ir

@@ -252,21 +252,21 @@ Ordering is_less_equal(const Expr& a, const Expr& b) {
 
 namespace {
 
-// Precedence for printing: 0 sum, 1 product.
-void print_expr(const Expr& e, int outer, std::string& out) {
+using SymbolNames = std::function<std::string(const Symbol&)>;
+
+// `outer`: 0 inside a sum, 1 inside a product.
+void print_expr(const Expr& e, int outer, const SymbolNames& names, std::string& out) {
   auto call = [&](const char* f) {
     out += f;
     out += '(';
-    print_expr(e.operands()[0], 0, out);
+    print_expr(e.operands()[0], 0, names, out);
     out += ", ";
-    print_expr(e.operands()[1], 0, out);
+    print_expr(e.operands()[1], 0, names, out);
     out += ')';
   };
   switch (e.kind()) {
     case ExprKind::constant: out += std::to_string(*e.constant()); return;
-    case ExprKind::symbol:
-      out += e.symbol()->name.empty() ? "s" + std::to_string(e.symbol()->id) : e.symbol()->name;
-      return;
+    case ExprKind::symbol: out += names(*e.symbol()); return;
     case ExprKind::floordiv: call("div"); return;
     case ExprKind::mod: call("mod"); return;
     case ExprKind::min: call("min"); return;
@@ -279,17 +279,21 @@ void print_expr(const Expr& e, int outer, std::string& out) {
   if (parenthesis) out += '(';
   for (size_t k = 0; k < e.operands().size(); ++k) {
     if (k > 0) out += sum ? " + " : " * ";
-    print_expr(e.operands()[k], sum ? 0 : 1, out);
+    print_expr(e.operands()[k], sum ? 0 : 1, names, out);
   }
   if (parenthesis) out += ')';
 }
 
 }  // namespace
 
-std::string Expr::to_string() const {
+std::string to_string(const Expr& e, const SymbolNames& symbol_name) {
   std::string out;
-  print_expr(*this, 0, out);
+  print_expr(e, 0, symbol_name, out);
   return out;
+}
+
+std::string Expr::to_string() const {
+  return heddle::to_string(*this, [](const Symbol& s) { return s.name.empty() ? "s" + std::to_string(s.id) : s.name; });
 }
 
 }  // namespace heddle

@@ -83,9 +83,13 @@ def copy_outputs(build: pathlib.Path, out: pathlib.Path, with_cpu: bool):
                 copy_stripped(library.resolve(), out / "lib" / library.name)
         elif "_" in library.name:
             copy_stripped(library, out / "lib" / library.name)
-    for folder in ("bin", "tests", "bench", "fuzz"):
-        for binary in sorted((build / folder).glob("*")):
-            if is_elf(binary) and os.access(binary, os.X_OK) and binary.name not in skip:
+    tests = [name for name in (build / "tests" / "binaries.txt").read_text().split() if name not in skip]
+    for name in tests:
+        copy_stripped(build / "tests" / name, out / "tests" / name)
+    (out / "tests" / "binaries.txt").write_text("\n".join(tests))
+    for folder in ("bin", "bench", "fuzz"):
+        for binary in sorted((build / folder).glob("heddle*")):
+            if is_elf(binary):
                 copy_stripped(binary, out / folder / binary.name)
 
 
@@ -101,6 +105,7 @@ def copy_needed_libraries(out: pathlib.Path, env: pathlib.Path):
 def copy_data(root: pathlib.Path, out: pathlib.Path):
     (out / "tools").mkdir()
     shutil.copy2(root / "tools" / "run_tests.py", out / "tools")
+    (out / "tests").mkdir(exist_ok=True)
     for source, target in (
         (root / "tests" / "data", "tests/data"),
         (root / ".cache" / "photos", "photos"),

@@ -22,7 +22,7 @@ enum class Form : uint8_t { none, cond, while_loop, for_loop, call };
 //             (v..., rows...) = second(u...); row k of each stacked result = its row }   results = u..., stacked...
 // for_loop    v = initial; for (k = 0; k < count; ++k) { (v..., rows...) = first(k, v..., slice k of each of slices...);
 //             row k of each stacked result = its row }   results = v..., stacked...
-// call        results = first(initial...); the region captures nothing
+// call        results = first(initial...)
 // k is a scalar i64. A slice is xs[k, ...]. Stacked results have extent `count` along axis 0; those of while_loop have
 // max_iterations, and the rows that were not reached are zero. A count below 0 is 0. Carried values keep their types.
 struct ControlInfo {

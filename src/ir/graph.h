@@ -159,7 +159,7 @@ class Graph : public std::enable_shared_from_this<Graph> {
 // InternalError.
 class Cloner {
  public:
-  Cloner(const Graph& in, Graph& out) : in_(in), out_(out) {}
+  Cloner(const Graph& in, Graph& out);
   std::map<ValueId, ValueId> values;  // old -> new; what is bound beforehand is not computed again
   Substitution substitution;          // of symbols in attributes and argument types; may be empty
   std::function<bool(OpId)> keep;     // ops of regions to copy; empty: all
@@ -180,15 +180,18 @@ class Cloner {
   Expr map(const Expr& e) const { return substitution ? substitute(e, substitution) : e; }
   const Graph& in_;
   Graph& out_;
+  uint64_t since_;  // symbols newer than this were made by inference
   std::map<OpId, std::vector<OpId>>
       ops_;  // old op -> the new ops that stand for it as a dependency
 };
 
-// Symbols of `declared` given by `actual`, of the same rank and dtype where declared; GraphError
-// starts with `what`. `bound` is extended; extents that are not plain symbols are solved where
-// affine in one unbound symbol.
-void bind_symbols(const Type& declared, const Type& actual,
-                  std::map<uint64_t, std::pair<SymbolRef, Expr>>& bound, const std::string& what);
+using SymbolBindings = std::map<uint64_t, std::pair<SymbolRef, Expr>>;  // by the symbol's id
+Expr apply_bindings(const Expr& e, const SymbolBindings& bound);
+// Binds the symbols of `declared` so that it becomes `actual`; GraphError "<what>: declared ...,
+// given
+// ..." where that cannot be. Extents that are not plain symbols are solved where affine in one.
+void bind_symbols(const Type& declared, const Type& actual, SymbolBindings& bound,
+                  const std::string& what);
 // Are the types equal but for symbols newer than `since` (made by inference) in `inferred`?
 bool matches_inferred(const Type& stated, const Type& inferred, uint64_t since);
 uint64_t newest_symbol();  // a bound for matches_inferred
@@ -200,9 +203,9 @@ uint64_t newest_symbol();  // a bound for matches_inferred
 struct Extracted {
   std::shared_ptr<Graph> graph;
 };
-Extracted extract(const Graph& graph,
-                  const std::vector<std::pair<ValueId, std::optional<Type>>>& feeds,
-                  const std::vector<ValueId>& targets, const std::vector<OpId>& operations);
+using FeedList = std::vector<std::pair<ValueId, std::optional<Type>>>;
+Extracted extract(const Graph& graph, const FeedList& feeds, const std::vector<ValueId>& targets,
+                  const std::vector<OpId>& operations);
 
 // Rebuilds a graph op by op. `replace` may emit other ops through `out` (the new graph, insertion
 // point set) and return the new values of the op's results; nullopt copies the op. Regions are

@@ -10,12 +10,13 @@
 namespace heddle::ops {
 
 struct JudgeOptions {
-  bool round = true;          // false: keep f64 results of float ops unrounded (for error bounds)
+  bool round = true;  // false: keep f64 results of float ops unrounded (for error bounds)
   int64_t max_iterations = 1'000'000;  // a loop that runs longer is a DeviceError
 };
-// `graph` is an extracted one: the top region's arguments are the feeds. Variables: state by their attribute "id", updated in
-// place.
+// `graph` is an extracted one: the top region's arguments are the feeds. Variables: state by their
+// attribute "id", updated in place.
 std::vector<HostTensor> judge(const ir::Graph& graph, const std::vector<HostTensor>& feeds,
-                              std::map<int64_t, HostTensor>* variables = nullptr, const JudgeOptions& options = {});
+                              std::map<int64_t, HostTensor>* variables = nullptr,
+                              const JudgeOptions& options = {});
 
 }  // namespace heddle::ops

@@ -66,7 +66,7 @@ struct JudgeContext {
   std::vector<const HostTensor*> in;
   std::vector<Type> result_types;                 // with concrete shapes (symbols evaluated)
   std::function<int64_t(const Expr&)> number;     // value of a symbolic attribute
-  // State of the variable that operand i denotes; made from the judge of the variable's op on first use.
+  // State of the variable that operand i denotes; made from its first value on first use.
   std::function<HostTensor&(size_t operand)> variable;
   // structural ops: evaluates a region with arguments
   std::function<std::vector<HostTensor>(int region, const std::vector<HostTensor>&)> run_region;

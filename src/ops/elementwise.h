@@ -56,6 +56,7 @@ Judge judge_compare(CompareRules rules);
 // Integer quotient rounded down; 0 where the divisor is 0; MIN / -1 wraps.
 int64_t floor_quotient(int64_t a, int64_t b, DType dtype);
 bool integer_less(int64_t a, int64_t b, DType dtype);
+Complex complex_quotient(Complex a, Complex b);  // a zero divisor gives infinities
 
 // ---- scalar rules
 // The real type in which values of `dtype` are computed: f32 for f16, bf16, c32 and c64, f64 for c128; storage-only types

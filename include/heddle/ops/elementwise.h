@@ -24,6 +24,7 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);  // NaN st
 Tensor negate(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor square(const Tensor& x);
+Tensor floor(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 Tensor exp(const Tensor& x);

@@ -22,9 +22,9 @@ struct Feed {
 };
 
 struct CompileSpec {
-  std::vector<Feed> feeds;
-  std::vector<Tensor> targets;         // fetched, in this order
-  std::vector<Operation> operations;   // run for their effect
+  std::vector<Feed> feeds = {};
+  std::vector<Tensor> targets = {};         // fetched, in this order
+  std::vector<Operation> operations = {};   // run for their effect
 };
 
 enum class LoopRecording : uint8_t { automatic, host, device_graph, single_kernel };
@@ -44,8 +44,8 @@ class CommandBuffer;
 
 struct RunOptions {
   const Queue* queue = nullptr;        // default: the device's own
-  std::vector<std::pair<Event, uint64_t>> wait_for, signal;
-  std::function<void(std::vector<Array>, std::exception_ptr)> completion;  // run_async: called once, from a helper thread
+  std::vector<std::pair<Event, uint64_t>> wait_for = {}, signal = {};
+  std::function<void(std::vector<Array>, std::exception_ptr)> completion = {};  // run_async: called once, from a helper thread
 };
 
 struct GraphCacheStats {

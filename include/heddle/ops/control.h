@@ -31,8 +31,8 @@ struct LoopResult {
   Tensors values;
 };
 struct WhileOptions {
-  std::optional<int64_t> max_iterations;  // a bound: the loop ends there; needed for gradients
-  std::string name;
+  std::optional<int64_t> max_iterations = {};  // a bound: the loop ends there; needed for gradients
+  std::string name = {};
 };
 Tensors while_loop_general(const Tensors& initial, const std::function<LoopResult(const Tensors&)>& before,
                            const std::function<Tensors(const Tensors&)>& after, const WhileOptions& options = {});

@@ -8,7 +8,7 @@
 namespace heddle {
 
 struct ReduceOptions {
-  std::vector<int> axes;   // empty: all
+  std::vector<int> axes = {};   // empty: all
   bool keep_axes = false;  // reduced axes stay with extent 1
 };
 // Sums of f16 and bf16 are kept in f32; integers wrap. The empty sum is 0.

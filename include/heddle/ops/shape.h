@@ -15,15 +15,15 @@ Tensor reshape(const Tensor& x, const Tensor& shape);
 Tensor transpose(const Tensor& x, std::vector<int> permutation);
 Tensor broadcast_to(const Tensor& x, Shape shape);
 struct SliceOptions {
-  std::vector<Expr> starts, stops;  // one an axis; negative numbers count from the end; clamped as in NumPy
-  std::vector<int64_t> strides;     // empty: 1; negative walks backwards
+  std::vector<Expr> starts = {}, stops = {};  // one an axis; negative numbers count from the end; clamped as in NumPy
+  std::vector<int64_t> strides = {};     // empty: 1; negative walks backwards
 };
 Tensor slice(const Tensor& x, const SliceOptions& options);
 Tensor concat(const Tensors& xs, int axis);
 
 enum class PaddingMode : uint8_t { constant, reflect, symmetric, clamp_to_edge, zero, periodic, anti_periodic };
 struct PadOptions {
-  std::vector<int64_t> before, after;  // one an axis; negative crops
+  std::vector<int64_t> before = {}, after = {};  // one an axis; negative crops
   PaddingMode mode = PaddingMode::constant;
   double value = 0;
 };

@@ -17,10 +17,10 @@ struct StencilOptions {
   PaddingMode boundary = PaddingMode::zero;
   double constant = 0;                 // value outside for PaddingMode::constant
   WindowPadding padding = WindowPadding::same;
-  std::vector<int64_t> before, after;  // explicit_pads
-  std::vector<int64_t> offsets;        // explicit_offset: the first window's corner relative to the input's corner;
+  std::vector<int64_t> before = {}, after = {};  // explicit_pads
+  std::vector<int64_t> offsets = {};        // explicit_offset: the first window's corner relative to the input's corner;
                                        // output extent = ceil(input extent / stride)
-  std::vector<int64_t> strides, dilations;  // empty: 1
+  std::vector<int64_t> strides = {}, dilations = {};  // empty: 1
 };
 Tensor stencil(const Tensor& x, const Tensor& weights, const StencilOptions& options = {});
 

@@ -5,8 +5,6 @@
 #include <heddle/graph.h>
 #include <heddle/ops.h>
 
-#include <cmath>
-
 namespace heddle {
 
 using base::cat;
@@ -60,8 +58,7 @@ Tensor Graph::constant(double value, DType dtype, const Shape& shape) {
   if (dtype == DType::boolean) {
     t.i[0] = value != 0;
   } else if (!t.i.empty()) {
-    constexpr double kLimit = 0x1p63;
-    if (std::trunc(value) != value || value < -kLimit || value >= kLimit)
+    if (!ops::representable(value, dtype))
       throw GraphError(cat("constant: value ", value, " is not an integer of ", name(dtype)));
     t.i[0] = static_cast<int64_t>(value);
   } else {

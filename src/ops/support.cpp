@@ -4,6 +4,7 @@
 
 #include <heddle/ops.h>
 
+#include <cmath>
 #include <utility>
 
 namespace heddle::ops {
@@ -30,6 +31,11 @@ std::string list(const std::vector<int64_t>& v) {
   return text + "]";
 }
 
+bool representable(double value, DType dtype) {
+  if (is_floating(dtype)) return true;
+  return std::trunc(value) == value && value >= -0x1p63 && value < 0x1p63;
+}
+
 bool may_know_elements(const Type& type) {
   if (!type.known() || !is_integer(type.dtype)) return false;
   std::optional<int64_t> n = element_count(*type.shape).constant();
@@ -46,7 +52,7 @@ void copy_element(const HostTensor& from, int64_t i, HostTensor& to, int64_t j) 
 
 void fill(HostTensor& t, double value) {
   for (double& v : t.f) v = value;
-  for (int64_t& v : t.i) v = static_cast<int64_t>(value);
+  for (int64_t& v : t.i) v = judge_scalar(value).i;
   for (std::complex<double>& v : t.c) v = value;
 }
 
@@ -63,6 +69,14 @@ int64_t flat_index(const std::vector<int64_t>& coords, const std::vector<int64_t
   int64_t flat = 0;
   for (size_t k = 0; k < shape.size(); ++k) flat = flat * shape[k] + coords[k];
   return flat;
+}
+
+JudgeScalar judge_scalar(double value) {
+  JudgeScalar v;
+  v.f = value;
+  v.c = value;
+  if (representable(value, i64)) v.i = static_cast<int64_t>(value);
+  return v;
 }
 
 JudgeScalar load(const HostTensor& t, int64_t i) {

@@ -21,6 +21,9 @@ std::vector<int64_t> to_ints(const std::vector<int>& v);
 std::vector<Expr> to_exprs(const std::vector<int64_t>& v);
 std::string list(const std::vector<int64_t>& v);  // "[1,2]"
 
+// Whether a value given as a double can be an element of `dtype`: any for floats, whole numbers of 63 bits for integers.
+bool representable(double value, DType dtype);
+
 // ---- known elements of small integer tensors
 inline constexpr int64_t kMaxKnownElements = 64;
 // Whether a result of this type may carry known elements: an integer type, at most kMaxKnownElements of them, all extents
@@ -39,6 +42,7 @@ struct JudgeScalar {
   int64_t i = 0;
   std::complex<double> c;
 };
+JudgeScalar judge_scalar(double value);  // the integer is 0 where the value does not fit
 JudgeScalar load(const HostTensor& t, int64_t i);
 void store(HostTensor& t, int64_t i, const JudgeScalar& v);
 JudgeScalar judge_multiply(const JudgeScalar& a, const JudgeScalar& b);  // integers wrap

@@ -1,0 +1,42 @@
+// heddle: the command-line tool. Exit codes: 0 done, 1 the device or a library failed, 2 wrong use or input,
+// 3 the solver did not converge.
+#include "commands.h"
+#include "image.h"
+
+#include <heddle/error.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+int main(int argc, char** argv) {
+  CLI::App cli{"heddle: compute graphs on CPUs and NVIDIA GPUs"};
+  cli.require_subcommand(1);
+  std::function<int()> run;
+  app::add_compose(cli, run);
+  app::add_info(cli, run);
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    int code = cli.exit(error);
+    return code == 0 ? 0 : 2;
+  }
+  try {
+    return run();
+  } catch (const app::CommandError& error) {
+    std::fprintf(stderr, "heddle: %s\n", error.what());
+    return error.exit_code;
+  } catch (const heddle::GraphError& error) {
+    std::fprintf(stderr, "heddle: %s\n", error.what());
+    return 2;
+  } catch (const heddle::UnsupportedError& error) {
+    std::fprintf(stderr, "heddle: %s\n", error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "heddle: out of memory\n");
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heddle: %s\n", error.what());
+    return 1;
+  }
+}

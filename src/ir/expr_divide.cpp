@@ -143,6 +143,32 @@ bool between_zero_and(const Expr& rest, const Expr& b) {
   return prove_nonnegative(rest) && prove_nonnegative(b - Expr(1) - rest);
 }
 
+// a = unit * high + low with 0 <= low < unit, and b = unit * parts: the digits of a mixed radix number.
+struct UnitSplit {
+  Expr unit, high, low, parts;
+};
+std::optional<UnitSplit> split_by_unit(const Expr& a, const Expr& b) {
+  Poly p = to_poly(a);
+  if (p.terms.size() < 2) return std::nullopt;
+  for (const auto& [m, c] : p.terms) {
+    Monomial extents;
+    for (const Expr& f : m) {
+      if (is_extent(f)) extents.push_back(f);
+    }
+    Poly u;
+    u.add_term(extents, c < 0 ? -c : c);
+    Expr unit = from_poly(std::move(u));
+    if (m.empty() || unit.is(1)) continue;
+    std::optional<Expr> parts = divide_exactly(b, unit);
+    if (!parts) continue;
+    Division d = long_division(p, to_poly(unit));
+    Expr low = from_poly(std::move(d.rest));
+    if (d.quotient.terms.empty() || !between_zero_and(low, unit)) continue;
+    return UnitSplit{unit, from_poly(std::move(d.quotient)), low, *parts};
+  }
+  return std::nullopt;
+}
+
 // rest / b with numbers: [k * b, (k + 1) * b) gives k; common factors cancel.
 Expr divide_rest(const Expr& rest, const Expr& b) {
   std::optional<int64_t> bc = b.constant();
@@ -171,6 +197,7 @@ Expr divide_rest(const Expr& rest, const Expr& b) {
       return (rest.operands()[0] / b) % *k;  // (x % (k b)) / b = (x / b) % k
     }
   }
+  if (std::optional<UnitSplit> s = split_by_unit(rest, b)) return s->high / s->parts;
   return make_binary(ExprKind::floordiv, rest, b);
 }
 
@@ -201,6 +228,7 @@ Expr modulo_rest(const Expr& rest, const Expr& b) {
       return Expr(g) * (from_poly(std::move(q)) % Expr(*bc / g));
     }
   }
+  if (std::optional<UnitSplit> s = split_by_unit(rest, b)) return s->unit * (s->high % s->parts) + s->low;
   return make_binary(ExprKind::mod, rest, b);
 }
 

@@ -196,6 +196,8 @@ std::vector<InferredResult> infer_stencil(const InferContext& c) {
     out[at] = n.lower() < 0 ? max(n, Expr(0)) : n;
   }
   DType dtype = is_argument_mode(window_reduction(c.attrs)) ? i32 : c.dtype(0);
+  if (c.operands.size() > 2 && window_reduction(c.attrs) != WindowReduction::sum)
+    c.fail(cat("argument goes with reduction sum only, given ", name(window_reduction(c.attrs))));
   if (c.operands.size() > 2 && c.shape(2).size() != out.size())
     c.fail(cat("argument is ", to_string(c.type(2)), ", expected ", to_string(out)));
   return {{{dtype, std::move(out)}, std::nullopt}};

@@ -240,7 +240,7 @@ std::vector<std::string> names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, OpMatrix, testing::ValuesIn(names()),
-                         [](const testing::TestParamInfo<std::string>& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace heddle::test

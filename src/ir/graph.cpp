@@ -12,6 +12,7 @@ using base::cat;
 namespace {
 
 // Bits of all elements must be addressable, whatever the dtype.
+constexpr int kMaxExprSize = 4096;
 constexpr int64_t kMaxElements = int64_t{1} << 56;
 
 // Protects every later stage from ranks and sizes that nothing can hold.
@@ -27,6 +28,9 @@ void check_type(const Type& type, std::string_view op) {
     if (extent.upper() < 0) {
       throw GraphError(cat(op, ": the result ", to_string(type), " has a negative extent"));
     }
+    if (expr_size(extent, kMaxExprSize) >= kMaxExprSize) {
+      throw GraphError(cat(op, ": an extent of the result is too large an expression"));
+    }
     empty |= extent.is(0);
     int64_t n = std::max<int64_t>(extent.constant_or(1), 1);
     if (n > kMaxElements || (count *= n) > kMaxElements) count = kMaxElements + 1;
@@ -38,6 +42,15 @@ void check_type(const Type& type, std::string_view op) {
 }
 
 }  // namespace
+
+int expr_size(const Expr& e, int most) {
+  int size = 1;
+  for (const Expr& operand : e.operands()) {
+    if (size >= most) break;
+    size += expr_size(operand, most - size);
+  }
+  return size;
+}
 
 Graph::Graph(const OpTable& table) : table_(&table) { regions_.emplace_back(); }
 

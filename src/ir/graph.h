@@ -185,6 +185,8 @@ class Cloner {
       ops_;  // old op -> the new ops that stand for it as a dependency
 };
 
+// Nodes of the expression as a tree, counted up to `most`.
+int expr_size(const Expr& e, int most);
 using SymbolBindings = std::map<uint64_t, std::pair<SymbolRef, Expr>>;  // by the symbol's id
 Expr apply_bindings(const Expr& e, const SymbolBindings& bound);
 // Binds the symbols of `declared` so that it becomes `actual`; GraphError "<what>: declared ...,

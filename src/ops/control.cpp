@@ -16,7 +16,7 @@ const Type kPredicate{DType::boolean, Shape{}};
 const Type kCounter{DType::i64, Shape{}};
 
 Type row_type(const Type& stacked) {
-  if (!stacked.shape) return stacked;
+  if (!stacked.shape || stacked.shape->empty()) return stacked;  // rank 0 is refused by inference
   return {stacked.dtype, Shape(stacked.shape->begin() + 1, stacked.shape->end())};
 }
 

@@ -183,11 +183,16 @@ class RegistryTable final : public ir::OpTable {
     throw GraphError(cat(def.name, ": has no attribute '", name, "'"));
   }
 
-  // Shapes have at most kMaxRank extents; arithmetic on long vectors of expressions would be
-  // quadratic for nothing.
+  // Shapes have at most kMaxRank extents; arithmetic on long vectors, or on expressions that double
+  // at each op, would cost without bound for nothing.
   static void drop_long_elements(ir::InferredResult& result) {
     constexpr size_t kMost = 4 * kMaxRank;
-    if (result.elements && result.elements->size() > kMost) result.elements.reset();
+    constexpr int kMostNodes = 256;
+    if (!result.elements) return;
+    bool small = result.elements->size() <= kMost;
+    for (const Expr& e : *result.elements)
+      small = small && ir::expr_size(e, kMostNodes) < kMostNodes;
+    if (!small) result.elements.reset();
   }
 };
 

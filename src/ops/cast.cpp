@@ -59,7 +59,8 @@ Val cast_scalar(BodyBuilder& b, Val value, DType from, DType to) {
   if (is_complex(to)) {
     DType part = real_part(to);
     Val result{convert_real(b, value.re, part), ir::kNoNode};
-    result.im = value.complex() ? convert_real(b, value.im, part) : b.constant(b.type(result.re), 0);
+    result.im =
+        value.complex() ? convert_real(b, value.im, part) : b.constant(b.type(result.re), 0);
     return result;
   }
   if (to == bool_ && value.complex()) {
@@ -69,7 +70,8 @@ Val cast_scalar(BodyBuilder& b, Val value, DType from, DType to) {
   return {convert_real(b, value.re, to)};
 }
 
-// ---------------------------------------------------------------------------------------------- the judge
+// ----------------------------------------------------------------------------------------------
+// the judge
 
 namespace {
 
@@ -105,7 +107,9 @@ std::vector<HostTensor> judge_cast(const JudgeContext& ctx) {
   int64_t count = x.size();
   for (int64_t n = 0; n < count; ++n) {
     auto k = static_cast<size_t>(n);
-    double real = !x.f.empty() ? x.f[k] : !x.c.empty() ? x.c[k].real() : integer_to_float(x.i[k], x.dtype, out.dtype);
+    double real = !x.f.empty()   ? x.f[k]
+                  : !x.c.empty() ? x.c[k].real()
+                                 : integer_to_float(x.i[k], x.dtype, out.dtype);
     if (!out.f.empty()) out.f[k] = real;
     if (!out.c.empty()) out.c[k] = x.c.empty() ? Complex(real, 0) : x.c[k];
     if (out.i.empty()) continue;
@@ -119,7 +123,8 @@ std::vector<HostTensor> judge_cast(const JudgeContext& ctx) {
   return {out};
 }
 
-// ---------------------------------------------------------------------------------------------- entries
+// ----------------------------------------------------------------------------------------------
+// entries
 
 // Can `to` hold every value of `from`, so that a cast through it changes nothing in a later cast?
 bool passes_through(DType from, DType middle, DType to) {
@@ -131,7 +136,8 @@ bool passes_through(DType from, DType middle, DType to) {
     return is_unsigned_integer(from) && bit_width(middle) > bit_width(from);
   }
   if (middle == bool_ || is_integer(middle)) return false;
-  if (is_complex(from) != is_complex(middle)) return is_complex(middle) && is_complex(to) && real_part(middle) == f64;
+  if (is_complex(from) != is_complex(middle))
+    return is_complex(middle) && is_complex(to) && real_part(middle) == f64;
   DType a = real_part(from), m = real_part(middle);
   return m == f64 || (m == f32 && a != f64);
 }
@@ -143,7 +149,8 @@ std::optional<Tensors> simplify_cast(const ir::Op& op, const Tensors& operands) 
   const ir::Op* inner = producer(operands[0]);
   if (inner == nullptr || inner->name != "cast") return std::nullopt;
   Tensor source = operands[0].graph()->tensor(inner->operands[0]);
-  if (source.dtype() == DType::unknown || !passes_through(source.dtype(), from, to)) return std::nullopt;
+  if (source.dtype() == DType::unknown || !passes_through(source.dtype(), from, to))
+    return std::nullopt;
   return Tensors{cast(source, to)};
 }
 
@@ -159,9 +166,12 @@ std::vector<ir::InferredResult> infer_cast(const InferContext& ctx) {
 const Register cast_entry({
     .name = "cast",
     .kind = Kind::elementwise,
-    .doc = "x in another dtype. Floats round to nearest even, once; 64-bit integers reach f16, bf16 and c32 through f32. "
-           "Float to integer truncates: NaN gives 0, 32- and 64-bit types saturate, smaller ones take the low bits of the "
-           "i32. Integers wrap. To bool: x != 0. Complex to real drops the imaginary part. FP8 and FP4 as described at "
+    .doc = "x in another dtype. Floats round to nearest even, once; 64-bit integers reach f16, "
+           "bf16 and c32 through f32. "
+           "Float to integer truncates: NaN gives 0, 32- and 64-bit types saturate, smaller ones "
+           "take the low bits of the "
+           "i32. Integers wrap. To bool: x != 0. Complex to real drops the imaginary part. FP8 and "
+           "FP4 as described at "
            "their dtypes.",
     .operands = {{"x", kAnyStored}},
     .attrs = {{.name = "dtype", .doc = "dtype of the result", .type = ir::attr_type<DType>}},
@@ -188,7 +198,8 @@ DType cast_like_dtype(const Type& x, const Type& like, bool promoted) {
 const Register cast_like_entry({
     .name = "cast_like",
     .kind = Kind::composite,
-    .doc = "x in the dtype of `like`, or with `promote` in the common dtype of both. For dtypes that are still open when the "
+    .doc = "x in the dtype of `like`, or with `promote` in the common dtype of both. For dtypes "
+           "that are still open when the "
            "graph is built.",
     .operands = {{"x", kAnyStored}, {"like", kAnyStored}},
     .attrs = {{.name = "promote", .doc = "the common dtype of x and like", .fallback = false}},
@@ -223,7 +234,8 @@ bool fits(DType dtype, double value) {
   if (dtype == bool_) return value == 0 || value == 1;
   int bits = bit_width(dtype);
   bool is_signed = is_signed_integer(dtype) || dtype == DType::i2 || dtype == DType::i4;
-  double low = is_signed ? -std::ldexp(1.0, bits - 1) : 0, high = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  double low = is_signed ? -std::ldexp(1.0, bits - 1) : 0,
+         high = std::ldexp(1.0, is_signed ? bits - 1 : bits);
   return value >= low && value < high && value == std::trunc(value);
 }
 
@@ -242,7 +254,8 @@ void check_fits(DType dtype, double value) {
 const Register constant_like_entry({
     .name = "constant_like",
     .kind = Kind::composite,
-    .doc = "The scalar `value` in the dtype of x. For dtypes that are still open when the graph is built.",
+    .doc = "The scalar `value` in the dtype of x. For dtypes that are still open when the graph is "
+           "built.",
     .operands = {{"x", kAnyStored}},
     .attrs = {{.name = "value", .doc = "the number", .type = ir::attr_type<double>}},
     .infer = [](const InferContext& ctx) -> std::vector<ir::InferredResult> {

@@ -22,7 +22,8 @@ DType complex_of(DType part) {
 std::vector<ir::InferredResult> infer_make_complex(const InferContext& ctx) {
   auto results = infer_same(ctx);
   DType to = complex_of(ctx.dtype(0));
-  if (to == DType::unknown) ctx.fail("expects parts of f16, f32 or f64, given " + describe_operands(ctx));
+  if (to == DType::unknown)
+    ctx.fail("expects parts of f16, f32 or f64, given " + describe_operands(ctx));
   results[0].type.dtype = to;
   return results;
 }
@@ -41,7 +42,9 @@ const Register make_complex_entry({
         out.c[k] = {a.f[static_cast<size_t>(ia[k])], b.f[static_cast<size_t>(ib[k])]};
       return {out};
     },
-    .gradient = [](const GradientContext& g) -> Tensors { return {real(g.upstream[0]), imaginary(g.upstream[0])}; },
+    .gradient = [](const GradientContext& g) -> Tensors {
+      return {real(g.upstream[0]), imaginary(g.upstream[0])};
+    },
     .scalar = [](ScalarContext& c) { return Val{c.in[0].re, c.in[1].re}; },
     .samples = {{.shapes = {{2, 3}, {2, 3}}}, {.shapes = {{4, 1}, {3}}}},
 });
@@ -56,7 +59,8 @@ OpDef part(std::string name, std::string doc, bool is_imaginary) {
       .judge = [is_imaginary](const JudgeContext& ctx) -> std::vector<HostTensor> {
         HostTensor out = judge_result(ctx);
         const HostTensor& x = *ctx.in[0];
-        for (size_t k = 0; k < x.c.size(); ++k) out.f[k] = is_imaginary ? x.c[k].imag() : x.c[k].real();
+        for (size_t k = 0; k < x.c.size(); ++k)
+          out.f[k] = is_imaginary ? x.c[k].imag() : x.c[k].real();
         if (!is_imaginary && x.c.empty()) return {x};
         return {out};
       },
@@ -89,7 +93,9 @@ const Register conjugate_entry({
       for (Complex& z : out.c) z = std::conj(z);
       return {out};
     },
-    .gradient = [](const GradientContext& g) -> Tensors { return {conjugate_if_complex(g.upstream[0])}; },
+    .gradient = [](const GradientContext& g) -> Tensors {
+      return {conjugate_if_complex(g.upstream[0])};
+    },
     .scalar =
         [](ScalarContext& c) {
           Val r = c.in[0];

@@ -39,7 +39,8 @@ NodeId hypot(BodyBuilder& b, NodeId x, NodeId y) {
   NodeId plain = b.binary(ScalarOp::bit_or, o.eq(big, o.f64c(0)), o.eq(big, o.f64c(INFINITY)));
   NodeId ratio = o.div(small, big);
   NodeId length = o.mul(big, o.sqrt(b.fma(ratio, ratio, o.f64c(1))));
-  NodeId infinite = b.binary(ScalarOp::bit_or, o.eq(ax, o.f64c(INFINITY)), o.eq(ay, o.f64c(INFINITY)));
+  NodeId infinite =
+      b.binary(ScalarOp::bit_or, o.eq(ax, o.f64c(INFINITY)), o.eq(ay, o.f64c(INFINITY)));
   return b.select(infinite, o.f64c(INFINITY), b.select(plain, big, length));
 }
 
@@ -50,7 +51,8 @@ Val complex_multiply(BodyBuilder& b, Val x, Val y) {
   return {o.sub(o.mul(x.re, y.re), o.mul(x.im, y.im)), o.add(o.mul(x.re, y.im), o.mul(x.im, y.re))};
 }
 
-// Smith 1962, "Algorithm 116": scales by the divisor's larger part. A zero divisor gives infinities, as NumPy.
+// Smith 1962, "Algorithm 116": scales by the divisor's larger part. A zero divisor gives
+// infinities, as NumPy.
 Val complex_divide(BodyBuilder& b, Val x, Val y) {
   Ops o{b};
   DType part = b.type(x.re);
@@ -79,12 +81,14 @@ using ir::LibraryFunction;
 
 namespace {
 
-// atan(t) for |t| <= tan(pi / 8) as t + t^3 p(t^2); relative error 2^-64 before rounding (tools/fit_functions.py).
+// atan(t) for |t| <= tan(pi / 8) as t + t^3 p(t^2); relative error 2^-64 before rounding
+// (tools/fit_functions.py).
 NodeId atan_small(const Ops& o, NodeId t) {
   NodeId square = o.mul(t, t), p = ir::kNoNode;
-  for (double k : {0x1.f1d5c38409e99p-7, -0x1.1232a1a469b76p-5, 0x1.70eae3134256ep-5, -0x1.ab7cdd173929cp-5,
-                   0x1.e171e4b625d76p-5, -0x1.110c7150054fap-4, 0x1.3b136e12402d8p-4, -0x1.745d14b87293dp-4,
-                   0x1.c71c71b740f8fp-4, -0x1.24924924755a1p-3, 0x1.9999999999649p-3, -0x1.5555555555554p-2}) {
+  for (double k :
+       {0x1.f1d5c38409e99p-7, -0x1.1232a1a469b76p-5, 0x1.70eae3134256ep-5, -0x1.ab7cdd173929cp-5,
+        0x1.e171e4b625d76p-5, -0x1.110c7150054fap-4, 0x1.3b136e12402d8p-4, -0x1.745d14b87293dp-4,
+        0x1.c71c71b740f8fp-4, -0x1.24924924755a1p-3, 0x1.9999999999649p-3, -0x1.5555555555554p-2}) {
     p = p == ir::kNoNode ? o.f64c(k) : o.b.fma(p, square, o.f64c(k));
   }
   return o.b.fma(o.mul(square, t), p, t);
@@ -132,7 +136,8 @@ NodeId atan2_f64(BodyBuilder& b, NodeId y, NodeId x) {
   NodeId left = o.lt(copy_sign(o, o.f64c(1), x), o.f64c(0));  // -0 counts as negative
   angle = b.select(left, o.sub(o.f64c(M_PI), angle), angle);
   angle = copy_sign(o, angle, y);
-  NodeId nan = b.binary(ScalarOp::bit_or, b.unary(ScalarOp::is_nan, x), b.unary(ScalarOp::is_nan, y));
+  NodeId nan =
+      b.binary(ScalarOp::bit_or, b.unary(ScalarOp::is_nan, x), b.unary(ScalarOp::is_nan, y));
   return b.select(nan, o.f64c(NAN), angle);
 }
 
@@ -144,7 +149,8 @@ Val complex_log(BodyBuilder& b, Val x) {
   return narrow(b, log_wide(Ops{b}, widen(b, x)), b.type(x.re));
 }
 
-// t = sqrt((|z| + |re|) / 2) is one part, im / 2t the other (Friedland 1967); halves of halves, so that nothing overflows.
+// t = sqrt((|z| + |re|) / 2) is one part, im / 2t the other (Friedland 1967); halves of halves, so
+// that nothing overflows.
 Val complex_sqrt(BodyBuilder& b, Val x) {
   Ops o{b};
   DType part = b.type(x.re);
@@ -162,7 +168,8 @@ Val complex_sqrt(BodyBuilder& b, Val x) {
   return narrow(b, {re, copy_sign(o, im, z.im)}, part);
 }
 
-// With t = tanh re, s = sin im, c = cos im: (t + i s c (1 - t^2)) / (c^2 + t^2 s^2), and 1 - t^2 from exp(-2 |re|).
+// With t = tanh re, s = sin im, c = cos im: (t + i s c (1 - t^2)) / (c^2 + t^2 s^2), and 1 - t^2
+// from exp(-2 |re|).
 Val complex_tanh(BodyBuilder& b, Val x) {
   Ops o{b};
   Val z = widen(b, x);
@@ -183,7 +190,9 @@ Val complex_power(BodyBuilder& b, Val x, Val y) {
   Val base = widen(b, x), exponent = widen(b, y);
   NodeId zero = o.f64c(0), one = o.f64c(1);
   Val result = exp_wide(o, complex_multiply(b, exponent, log_wide(o, base)));
-  auto both_zero = [&](Val v) { return b.binary(ScalarOp::bit_and, o.eq(v.re, zero), o.eq(v.im, zero)); };
+  auto both_zero = [&](Val v) {
+    return b.binary(ScalarOp::bit_and, o.eq(v.re, zero), o.eq(v.im, zero));
+  };
   NodeId zero_base = both_zero(base), zero_exponent = both_zero(exponent);
   NodeId grows = b.binary(ScalarOp::bit_and, zero_base, o.lt(zero, exponent.re));
   NodeId undefined = b.binary(ScalarOp::bit_and, zero_base, b.unary(ScalarOp::logical_not, grows));

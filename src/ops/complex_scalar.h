@@ -1,6 +1,7 @@
 // Arithmetic of complex numbers as pairs of scalar nodes, in f32 (c32, c64) or f64 (c128).
 //
-// All but products of f32 parts are computed in f64, by formulas that are scaled for f64's own range, and rounded once.
+// All but products of f32 parts are computed in f64, by formulas that are scaled for f64's own
+// range, and rounded once.
 #pragma once
 
 #include "ir/body.h"

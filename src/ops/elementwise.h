@@ -1,4 +1,5 @@
-// What the files of elementwise operations share: inference, the judge's broadcasting, promotion of operands.
+// What the files of elementwise operations share: inference, the judge's broadcasting, promotion of
+// operands.
 #pragma once
 
 #include "ops/opdef.h"
@@ -18,22 +19,24 @@ std::vector<ir::InferredResult> infer_same_from(const InferContext& ctx, size_t 
 std::vector<ir::InferredResult> infer_compare(const InferContext& ctx);
 // One operand; the result has the dtype that `result` makes of the operand's.
 Infer infer_unary(std::function<DType(DType)> result);
-// infer_same that also computes known elements (i32 and i64 tensors of rank 0 and 1). `f` gives nullopt where the result is
-// not an expression.
+// infer_same that also computes known elements (i32 and i64 tensors of rank 0 and 1). `f` gives
+// nullopt where the result is not an expression.
 using ElementFunction = std::function<std::optional<Expr>(const Expr&, const Expr&)>;
 Infer infer_arithmetic(ElementFunction f);
 // Names of the operands with dtypes and shapes: "lhs f32[2,3], rhs i32[3]".
 std::string describe_operands(const InferContext& ctx);
 
 // ---- the judge
-// For each element of `out` (row-major), the flat index of the element of `in` that is broadcast there.
-std::vector<int64_t> broadcast_indices(const std::vector<int64_t>& in, const std::vector<int64_t>& out);
+// For each element of `out` (row-major), the flat index of the element of `in` that is broadcast
+// there.
+std::vector<int64_t> broadcast_indices(const std::vector<int64_t>& in,
+                                       const std::vector<int64_t>& out);
 std::vector<int64_t> concrete_shape(const Type& type);
 HostTensor judge_result(const JudgeContext& ctx);  // zeros of the result's type
 
 using Complex = std::complex<double>;
-// One function a class of dtypes; integers come sign or zero extended (u64: the bit pattern) with their dtype, booleans as
-// 0 or 1 by the integer function.
+// One function a class of dtypes; integers come sign or zero extended (u64: the bit pattern) with
+// their dtype, booleans as 0 or 1 by the integer function.
 struct UnaryRules {
   double (*f)(double) = nullptr;
   int64_t (*i)(int64_t, DType) = nullptr;
@@ -59,8 +62,8 @@ bool integer_less(int64_t a, int64_t b, DType dtype);
 Complex complex_quotient(Complex a, Complex b);  // a zero divisor gives infinities
 
 // ---- scalar rules
-// The real type in which values of `dtype` are computed: f32 for f16, bf16, c32 and c64, f64 for c128; storage-only types
-// are codes of type u8.
+// The real type in which values of `dtype` are computed: f32 for f16, bf16, c32 and c64, f64 for
+// c128; storage-only types are codes of type u8.
 DType scalar_type(DType dtype);
 // A scalar rule that applies one node to real operands.
 ScalarRule unary_node(ir::ScalarOp op);

@@ -105,18 +105,21 @@ NodeId floor_divide(ir::BodyBuilder& b, NodeId x, NodeId y) {
 }
 
 std::optional<Expr> divide_elements(const Expr& a, const Expr& b) {
-  if (b.lower() <= 0 && b.upper() >= 0) return b.is(0) ? std::optional<Expr>(Expr(0)) : std::nullopt;
+  if (b.lower() <= 0 && b.upper() >= 0)
+    return b.is(0) ? std::optional<Expr>(Expr(0)) : std::nullopt;
   return a / b;
 }
 std::optional<Expr> modulo_elements(const Expr& a, const Expr& b) {
-  if (b.lower() <= 0 && b.upper() >= 0) return b.is(0) ? std::optional<Expr>(Expr(0)) : std::nullopt;
+  if (b.lower() <= 0 && b.upper() >= 0)
+    return b.is(0) ? std::optional<Expr>(Expr(0)) : std::nullopt;
   return a % b;
 }
 
 const Register divide_entry({
     .name = "divide",
     .kind = Kind::elementwise,
-    .doc = "lhs / rhs. Floats: IEEE division. Integers: rounded down, 0 where rhs is 0; the smallest integer / -1 wraps.",
+    .doc = "lhs / rhs. Floats: IEEE division. Integers: rounded down, 0 where rhs is 0; the "
+           "smallest integer / -1 wraps.",
     .operands = kTwoNumbers,
     .infer = infer_arithmetic(divide_elements),
     .judge = judge_binary({[](double a, double b) { return a / b; }, floor_quotient,
@@ -148,9 +151,11 @@ NodeId floor_modulo_node(ir::BodyBuilder& b, NodeId x, NodeId y) {
   if (is_unsigned_integer(t)) return rest;
   bool is_float = is_real_float(t);
   NodeId zero = is_float ? b.constant(t, 0) : b.constant_int(t, 0);
-  NodeId differs = b.binary(ScalarOp::ne, b.binary(ScalarOp::lt, rest, zero), b.binary(ScalarOp::lt, y, zero));
+  NodeId differs =
+      b.binary(ScalarOp::ne, b.binary(ScalarOp::lt, rest, zero), b.binary(ScalarOp::lt, y, zero));
   NodeId moved = b.select(differs, b.binary(ScalarOp::add, rest, y), rest);
-  // A zero remainder: 0 with the divisor's sign, as NumPy. (0 * y is NaN for an infinite y: hence the select.)
+  // A zero remainder: 0 with the divisor's sign, as NumPy. (0 * y is NaN for an infinite y: hence
+  // the select.)
   NodeId nothing = zero;
   if (is_float) nothing = b.select(b.binary(ScalarOp::lt, y, zero), b.constant(t, -0.0), zero);
   return b.select(b.binary(ScalarOp::eq, rest, zero), nothing, moved);
@@ -159,7 +164,8 @@ NodeId floor_modulo_node(ir::BodyBuilder& b, NodeId x, NodeId y) {
 const Register floor_modulo_entry({
     .name = "floor_modulo",
     .kind = Kind::elementwise,
-    .doc = "lhs - floor(lhs / rhs) * rhs, with the sign of rhs. Integers: 0 where rhs is 0. Floats: exact remainder, NaN "
+    .doc = "lhs - floor(lhs / rhs) * rhs, with the sign of rhs. Integers: 0 where rhs is 0. "
+           "Floats: exact remainder, NaN "
            "where rhs is 0 or lhs infinite.",
     .operands = {{"lhs", kReal}, {"rhs", kReal}},
     .infer = infer_arithmetic(modulo_elements),
@@ -187,7 +193,8 @@ const Register negate_entry({
     .doc = "-x. Integers wrap.",
     .operands = {{"x", kNumber}},
     .infer = infer_unary(same),
-    .judge = judge_unary({[](double a) { return -a; }, negate_integer, [](Complex a) { return -a; }}),
+    .judge = judge_unary({[](double a) { return -a; }, negate_integer,
+                          [](Complex a) { return -a; }}),
     .gradient = [](const GradientContext& g) -> Tensors { return {negate(g.upstream[0])}; },
     .scalar =
         [](ScalarContext& c) {
@@ -225,7 +232,8 @@ std::vector<HostTensor> judge_abs(const JudgeContext& ctx) {
 const Register abs_entry({
     .name = "abs",
     .kind = Kind::elementwise,
-    .doc = "|x|. Complex: the length, a real number. The smallest integer of a signed type stays as it is.",
+    .doc = "|x|. Complex: the length, a real number. The smallest integer of a signed type stays "
+           "as it is.",
     .operands = {{"x", kNumber}},
     .infer = infer_unary([](DType d) { return real_part(d); }),
     .judge = judge_abs,
@@ -248,7 +256,8 @@ const Register square_entry({
     .judge = judge_unary({[](double a) { return a * a; },
                           [](int64_t a, DType t) { return multiply_integers(a, a, t); },
                           [](Complex a) {
-                            return Complex(a.real() * a.real() - a.imag() * a.imag(), 2 * a.real() * a.imag());
+                            return Complex(a.real() * a.real() - a.imag() * a.imag(),
+                                           2 * a.real() * a.imag());
                           }}),
     .gradient = [](const GradientContext& g) -> Tensors {
       return {g.upstream[0] * (conjugate_if_complex(g.in[0]) * 2.0)};
@@ -267,7 +276,8 @@ const Register floor_entry({
     .doc = "The largest integer that is not above x. Integers stay.",
     .operands = {{"x", kReal}},
     .infer = infer_unary(same),
-    .judge = judge_unary({[](double a) { return std::floor(a); }, [](int64_t a, DType) { return a; }, nullptr}),
+    .judge = judge_unary({[](double a) { return std::floor(a); },
+                          [](int64_t a, DType) { return a; }, nullptr}),
     .no_gradient = true,
     .scalar =
         [](ScalarContext& c) {

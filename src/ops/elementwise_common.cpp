@@ -10,7 +10,8 @@ namespace heddle::ops {
 
 using ir::Val;
 
-// ---------------------------------------------------------------------------------------------- inference
+// ----------------------------------------------------------------------------------------------
+// inference
 
 std::string describe_operands(const InferContext& ctx) {
   const OpDef* def = find_op(ctx.op);
@@ -39,7 +40,8 @@ void check_equal_dtypes(const InferContext& ctx, size_t first) {
 }
 
 // Elements of operand i at the positions of a result of `count` elements, or nullopt.
-std::optional<std::vector<Expr>> broadcast_elements(const InferContext& ctx, size_t i, int64_t count) {
+std::optional<std::vector<Expr>> broadcast_elements(const InferContext& ctx, size_t i,
+                                                    int64_t count) {
   if (!ctx.elements(i)) return std::nullopt;
   std::vector<Expr> e = *ctx.elements(i);
   if (e.size() == 1) e.resize(static_cast<size_t>(count), e[0]);
@@ -53,7 +55,9 @@ std::vector<ir::InferredResult> infer_same_from(const InferContext& ctx, size_t 
   check_equal_dtypes(ctx, first);
   return {{type(ctx.dtype(first), broadcast_all(ctx)), std::nullopt}};
 }
-std::vector<ir::InferredResult> infer_same(const InferContext& ctx) { return infer_same_from(ctx, 0); }
+std::vector<ir::InferredResult> infer_same(const InferContext& ctx) {
+  return infer_same_from(ctx, 0);
+}
 
 std::vector<ir::InferredResult> infer_compare(const InferContext& ctx) {
   check_equal_dtypes(ctx, 0);
@@ -86,9 +90,11 @@ Infer infer_arithmetic(ElementFunction f) {
   };
 }
 
-// ---------------------------------------------------------------------------------------------- the judge
+// ----------------------------------------------------------------------------------------------
+// the judge
 
-std::vector<int64_t> broadcast_indices(const std::vector<int64_t>& in, const std::vector<int64_t>& out) {
+std::vector<int64_t> broadcast_indices(const std::vector<int64_t>& in,
+                                       const std::vector<int64_t>& out) {
   HD_CHECK(in.size() <= out.size(), "operand of higher rank than the result");
   std::vector<int64_t> strides(out.size(), 0), own = row_major_strides(in);
   size_t lead = out.size() - in.size();
@@ -166,7 +172,8 @@ bool integer_less(int64_t a, int64_t b, DType dtype) {
 
 int64_t floor_quotient(int64_t a, int64_t b, DType dtype) {
   if (b == 0) return 0;
-  if (dtype == u64) return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
+  if (dtype == u64)
+    return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
   if (b == -1) return static_cast<int64_t>(uint64_t{0} - static_cast<uint64_t>(a));
   int64_t q = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
@@ -176,12 +183,15 @@ int64_t floor_quotient(int64_t a, int64_t b, DType dtype) {
 Complex complex_quotient(Complex x, Complex y) {
   long double a = x.real(), b = x.imag(), c = y.real(), d = y.imag();
   long double length = c * c + d * d;
-  if (length == 0) return {static_cast<double>(a / std::fabs(c)), static_cast<double>(b / std::fabs(c))};
+  if (length == 0)
+    return {static_cast<double>(a / std::fabs(c)), static_cast<double>(b / std::fabs(c))};
   if (std::isinf(length) && std::isfinite(x.real()) && std::isfinite(x.imag())) return {0, 0};
-  return {static_cast<double>((a * c + b * d) / length), static_cast<double>((b * c - a * d) / length)};
+  return {static_cast<double>((a * c + b * d) / length),
+          static_cast<double>((b * c - a * d) / length)};
 }
 
-// ---------------------------------------------------------------------------------------------- scalar rules
+// ----------------------------------------------------------------------------------------------
+// scalar rules
 
 DType scalar_type(DType dtype) {
   if (is_storage_only(dtype)) return u8;
@@ -195,14 +205,17 @@ ScalarRule binary_node(ir::ScalarOp op) {
   return [op](ScalarContext& c) { return Val{c.b.binary(op, c.in[0].re, c.in[1].re)}; };
 }
 
-// ---------------------------------------------------------------------------------------------- building
+// ----------------------------------------------------------------------------------------------
+// building
 
 void check_valid(std::string_view op, const Tensors& operands) {
   const OpDef* def = find_op(op);
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].valid()) continue;
-    std::string argument = def != nullptr && i < def->operands.size() ? def->operands[i].name : std::to_string(i);
-    throw GraphError(std::string(op) + ": argument " + argument + " is an empty Tensor, expected a value of a graph");
+    std::string argument =
+        def != nullptr && i < def->operands.size() ? def->operands[i].name : std::to_string(i);
+    throw GraphError(std::string(op) + ": argument " + argument +
+                     " is an empty Tensor, expected a value of a graph");
   }
 }
 
@@ -228,8 +241,8 @@ void promote_operands(std::string_view op, Tensors& operands, size_t first) {
     differ = true;
     DType both = promote(common, next);
     if (both == DType::unknown) {
-      throw GraphError(std::string(op) + ": no common dtype of " + std::string(name(common)) + " and " +
-                       std::string(name(next)) + ": cast one of them first");
+      throw GraphError(std::string(op) + ": no common dtype of " + std::string(name(common)) +
+                       " and " + std::string(name(next)) + ": cast one of them first");
     }
     common = both;
   }

@@ -22,7 +22,8 @@ const std::vector<Sample> kUnarySamples = {{.shapes = {{3, 5}}}, {.shapes = {{}}
 Tensor zero_like(const Tensor& x) { return constant_like(x, 0); }
 Tensor half(const Tensor& x) { return x * 0.5; }
 
-// ---------------------------------------------------------------------------------------------- extremes
+// ----------------------------------------------------------------------------------------------
+// extremes
 
 // Whether `a` is the extreme of two that are not NaN: -0 < +0.
 bool wins(double a, double b, bool larger) {
@@ -50,12 +51,14 @@ ScalarRule extreme_node(ScalarOp op, bool is_maximum) {
   };
 }
 
-// The winner gets the gradient; each gets half where they are equal; both get it where one is NaN (as PyTorch).
+// The winner gets the gradient; each gets half where they are equal; both get it where one is NaN
+// (as PyTorch).
 Gradient shared_gradient(bool is_maximum) {
   return [is_maximum](const GradientContext& g) -> Tensors {
     const Tensor &a = g.in[0], &b = g.in[1], &up = g.upstream[0];
     Tensor shared = select(equal(a, b), half(up), up), zero = zero_like(up);
-    Tensor a_loses = is_maximum ? less(a, b) : greater(a, b), b_loses = is_maximum ? less(b, a) : greater(b, a);
+    Tensor a_loses = is_maximum ? less(a, b) : greater(a, b),
+           b_loses = is_maximum ? less(b, a) : greater(b, a);
     return {select(a_loses, zero, shared), select(b_loses, zero, shared)};
   };
 }
@@ -69,8 +72,11 @@ Gradient first_gradient(bool is_maximum) {
   };
 }
 
-OpDef extreme(std::string name, std::string doc, bool is_maximum, ScalarOp op, BinaryRules rules, Gradient gradient) {
-  ElementFunction known = [is_maximum](const Expr& a, const Expr& b) { return is_maximum ? max(a, b) : min(a, b); };
+OpDef extreme(std::string name, std::string doc, bool is_maximum, ScalarOp op, BinaryRules rules,
+              Gradient gradient) {
+  ElementFunction known = [is_maximum](const Expr& a, const Expr& b) {
+    return is_maximum ? max(a, b) : min(a, b);
+  };
   return {
       .name = std::move(name),
       .kind = Kind::elementwise,
@@ -86,17 +92,23 @@ OpDef extreme(std::string name, std::string doc, bool is_maximum, ScalarOp op, B
 }
 
 const Register minimum_entry(extreme(
-    "minimum", "The smaller of lhs and rhs; NaN where one of them is NaN; -0 is below +0.", false, ScalarOp::min,
-    {[](double a, double b) { return propagate(a, b, false); }, smaller, nullptr}, shared_gradient(false)));
+    "minimum", "The smaller of lhs and rhs; NaN where one of them is NaN; -0 is below +0.", false,
+    ScalarOp::min, {[](double a, double b) { return propagate(a, b, false); }, smaller, nullptr},
+    shared_gradient(false)));
 const Register maximum_entry(extreme(
-    "maximum", "The larger of lhs and rhs; NaN where one of them is NaN; -0 is below +0.", true, ScalarOp::max,
-    {[](double a, double b) { return propagate(a, b, true); }, larger, nullptr}, shared_gradient(true)));
-const Register minimum_number_entry(extreme(
-    "minimum_number", "The smaller of lhs and rhs; where one is NaN, the other.", false, ScalarOp::min_num,
-    {[](double a, double b) { return number_wins(a, b, false); }, smaller, nullptr}, first_gradient(false)));
-const Register maximum_number_entry(extreme(
-    "maximum_number", "The larger of lhs and rhs; where one is NaN, the other.", true, ScalarOp::max_num,
-    {[](double a, double b) { return number_wins(a, b, true); }, larger, nullptr}, first_gradient(true)));
+    "maximum", "The larger of lhs and rhs; NaN where one of them is NaN; -0 is below +0.", true,
+    ScalarOp::max, {[](double a, double b) { return propagate(a, b, true); }, larger, nullptr},
+    shared_gradient(true)));
+const Register minimum_number_entry(
+    extreme("minimum_number", "The smaller of lhs and rhs; where one is NaN, the other.", false,
+            ScalarOp::min_num,
+            {[](double a, double b) { return number_wins(a, b, false); }, smaller, nullptr},
+            first_gradient(false)));
+const Register maximum_number_entry(
+    extreme("maximum_number", "The larger of lhs and rhs; where one is NaN, the other.", true,
+            ScalarOp::max_num,
+            {[](double a, double b) { return number_wins(a, b, true); }, larger, nullptr},
+            first_gradient(true)));
 
 // ---- clamp
 
@@ -105,9 +117,11 @@ std::vector<HostTensor> judge_clamp(const JudgeContext& ctx) {
   std::vector<std::vector<int64_t>> at;
   for (const HostTensor* t : ctx.in) at.push_back(broadcast_indices(t->shape, out.shape));
   for (size_t k = 0; k < at[0].size(); ++k) {
-    auto x = static_cast<size_t>(at[0][k]), low = static_cast<size_t>(at[1][k]), high = static_cast<size_t>(at[2][k]);
+    auto x = static_cast<size_t>(at[0][k]), low = static_cast<size_t>(at[1][k]),
+         high = static_cast<size_t>(at[2][k]);
     if (!out.f.empty()) {
-      out.f[k] = propagate(propagate(ctx.in[0]->f[x], ctx.in[1]->f[low], true), ctx.in[2]->f[high], false);
+      out.f[k] =
+          propagate(propagate(ctx.in[0]->f[x], ctx.in[1]->f[low], true), ctx.in[2]->f[high], false);
     } else {
       int64_t raised = larger(ctx.in[0]->i[x], ctx.in[1]->i[low], out.dtype);
       out.i[k] = smaller(raised, ctx.in[2]->i[high], out.dtype);
@@ -153,7 +167,8 @@ const Register relu_entry({
     .operands = {{"x", kReal}},
     .infer = infer_unary([](DType d) { return d; }),
     .judge = judge_unary({[](double a) { return a <= 0 ? 0.0 : a; },
-                          [](int64_t a, DType t) { return t == u64 || a > 0 ? a : int64_t{0}; }, nullptr}),
+                          [](int64_t a, DType t) { return t == u64 || a > 0 ? a : int64_t{0}; },
+                          nullptr}),
     .gradient = [](const GradientContext& g) -> Tensors {
       const Tensor& up = g.upstream[0];
       return {select(g.in[0] <= 0.0, zero_like(up), up)};
@@ -168,7 +183,8 @@ const Register relu_entry({
     .samples = kUnarySamples,
 });
 
-// ---------------------------------------------------------------------------------------------- comparisons
+// ----------------------------------------------------------------------------------------------
+// comparisons
 
 NodeId compare(ir::BodyBuilder& b, ScalarOp op, Val x, Val y) {
   NodeId re = b.binary(op, x.re, y.re);
@@ -198,28 +214,32 @@ const Register equal_entry(comparison("equal", "lhs == rhs; false where one is N
                                       {[](double a, double b) { return a == b; },
                                        [](int64_t a, int64_t b, DType) { return a == b; },
                                        [](Complex a, Complex b) { return a == b; }}));
-const Register not_equal_entry(comparison("not_equal", "lhs != rhs; true where one is NaN.", ScalarOp::ne,
+const Register not_equal_entry(comparison("not_equal", "lhs != rhs; true where one is NaN.",
+                                          ScalarOp::ne,
                                           {[](double a, double b) { return a != b; },
                                            [](int64_t a, int64_t b, DType) { return a != b; },
                                            [](Complex a, Complex b) { return a != b; }}));
 const Register less_entry(comparison("less", "lhs < rhs; false where one is NaN.", ScalarOp::lt,
-                                     {[](double a, double b) { return a < b; }, integer_less, nullptr}));
-const Register less_equal_entry(comparison(
-    "less_equal", "lhs <= rhs; false where one is NaN.", ScalarOp::le,
-    {[](double a, double b) { return a <= b; }, [](int64_t a, int64_t b, DType t) { return !integer_less(b, a, t); },
-     nullptr}));
-const Register greater_entry(comparison(
-    "greater", "lhs > rhs; false where one is NaN.", ScalarOp::gt,
-    {[](double a, double b) { return a > b; }, [](int64_t a, int64_t b, DType t) { return integer_less(b, a, t); },
-     nullptr}));
-const Register greater_equal_entry(comparison(
-    "greater_equal", "lhs >= rhs; false where one is NaN.", ScalarOp::ge,
-    {[](double a, double b) { return a >= b; }, [](int64_t a, int64_t b, DType t) { return !integer_less(a, b, t); },
-     nullptr}));
+                                     {[](double a, double b) { return a < b; }, integer_less,
+                                      nullptr}));
+const Register less_equal_entry(
+    comparison("less_equal", "lhs <= rhs; false where one is NaN.", ScalarOp::le,
+               {[](double a, double b) { return a <= b; },
+                [](int64_t a, int64_t b, DType t) { return !integer_less(b, a, t); }, nullptr}));
+const Register greater_entry(
+    comparison("greater", "lhs > rhs; false where one is NaN.", ScalarOp::gt,
+               {[](double a, double b) { return a > b; },
+                [](int64_t a, int64_t b, DType t) { return integer_less(b, a, t); }, nullptr}));
+const Register greater_equal_entry(
+    comparison("greater_equal", "lhs >= rhs; false where one is NaN.", ScalarOp::ge,
+               {[](double a, double b) { return a >= b; },
+                [](int64_t a, int64_t b, DType t) { return !integer_less(a, b, t); }, nullptr}));
 
-// ---------------------------------------------------------------------------------------------- logic, bits
+// ----------------------------------------------------------------------------------------------
+// logic, bits
 
-OpDef bits_op(std::string name, std::string doc, uint32_t accepted, ScalarOp op, BinaryRules rules) {
+OpDef bits_op(std::string name, std::string doc, uint32_t accepted, ScalarOp op,
+              BinaryRules rules) {
   return {
       .name = std::move(name),
       .kind = Kind::elementwise,
@@ -239,12 +259,17 @@ const BinaryRules kOr = {nullptr, [](int64_t a, int64_t b, DType) { return a | b
 const BinaryRules kXor = {nullptr, [](int64_t a, int64_t b, DType) { return a ^ b; }, nullptr};
 constexpr uint32_t kBits = kInteger | kBool;
 
-const Register logical_and_entry(bits_op("logical_and", "Both hold.", kBool, ScalarOp::bit_and, kAnd));
-const Register logical_or_entry(bits_op("logical_or", "At least one holds.", kBool, ScalarOp::bit_or, kOr));
-const Register logical_xor_entry(bits_op("logical_xor", "Exactly one holds.", kBool, ScalarOp::bit_xor, kXor));
-const Register bitwise_and_entry(bits_op("bitwise_and", "lhs & rhs.", kBits, ScalarOp::bit_and, kAnd));
+const Register logical_and_entry(bits_op("logical_and", "Both hold.", kBool, ScalarOp::bit_and,
+                                         kAnd));
+const Register logical_or_entry(bits_op("logical_or", "At least one holds.", kBool,
+                                        ScalarOp::bit_or, kOr));
+const Register logical_xor_entry(bits_op("logical_xor", "Exactly one holds.", kBool,
+                                         ScalarOp::bit_xor, kXor));
+const Register bitwise_and_entry(bits_op("bitwise_and", "lhs & rhs.", kBits, ScalarOp::bit_and,
+                                         kAnd));
 const Register bitwise_or_entry(bits_op("bitwise_or", "lhs | rhs.", kBits, ScalarOp::bit_or, kOr));
-const Register bitwise_xor_entry(bits_op("bitwise_xor", "lhs ^ rhs.", kBits, ScalarOp::bit_xor, kXor));
+const Register bitwise_xor_entry(bits_op("bitwise_xor", "lhs ^ rhs.", kBits, ScalarOp::bit_xor,
+                                         kXor));
 
 OpDef complement(std::string name, std::string doc, uint32_t accepted) {
   return {
@@ -253,19 +278,23 @@ OpDef complement(std::string name, std::string doc, uint32_t accepted) {
       .doc = std::move(doc),
       .operands = {{"x", accepted}},
       .infer = infer_unary([](DType d) { return d; }),
-      .judge = judge_unary({nullptr, [](int64_t a, DType t) { return t == bool_ ? int64_t{a == 0} : ~a; }, nullptr}),
+      .judge = judge_unary(
+          {nullptr, [](int64_t a, DType t) { return t == bool_ ? int64_t{a == 0} : ~a; }, nullptr}),
       .no_gradient = true,
       .scalar =
           [](ScalarContext& c) {
-            return Val{c.b.unary(c.dtype == bool_ ? ScalarOp::logical_not : ScalarOp::bit_not, c.in[0].re)};
+            return Val{c.b.unary(c.dtype == bool_ ? ScalarOp::logical_not : ScalarOp::bit_not,
+                                 c.in[0].re)};
           },
       .samples = kUnarySamples,
   };
 }
 const Register logical_not_entry(complement("logical_not", "True where x is false.", kBool));
-const Register bitwise_not_entry(complement("bitwise_not", "All bits inverted; bool: logical_not.", kBits));
+const Register bitwise_not_entry(complement("bitwise_not", "All bits inverted; bool: logical_not.",
+                                            kBits));
 
-// ---------------------------------------------------------------------------------------------- select
+// ----------------------------------------------------------------------------------------------
+// select
 
 std::vector<HostTensor> judge_select(const JudgeContext& ctx) {
   HostTensor out = judge_result(ctx);
@@ -285,7 +314,8 @@ std::vector<HostTensor> judge_select(const JudgeContext& ctx) {
 const Register select_entry({
     .name = "select",
     .kind = Kind::elementwise,
-    .doc = "if_true where the predicate holds, else if_false. What is not chosen does not matter, NaN included.",
+    .doc = "if_true where the predicate holds, else if_false. What is not chosen does not matter, "
+           "NaN included.",
     .operands = {{"predicate", kBool}, {"if_true", kAnyStored}, {"if_false", kAnyStored}},
     .infer = [](const InferContext& ctx) { return infer_same_from(ctx, 1); },
     .judge = judge_select,
@@ -317,8 +347,12 @@ Tensor logical(std::string_view op, const Tensor& a, const Tensor& b) {
 
 Tensor minimum(const Tensor& a, const Tensor& b) { return ops::binary("minimum", a, b); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return ops::binary("maximum", a, b); }
-Tensor minimum_number(const Tensor& a, const Tensor& b) { return ops::binary("minimum_number", a, b); }
-Tensor maximum_number(const Tensor& a, const Tensor& b) { return ops::binary("maximum_number", a, b); }
+Tensor minimum_number(const Tensor& a, const Tensor& b) {
+  return ops::binary("minimum_number", a, b);
+}
+Tensor maximum_number(const Tensor& a, const Tensor& b) {
+  return ops::binary("maximum_number", a, b);
+}
 
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
   Tensors operands = {x, low, high};
@@ -336,12 +370,16 @@ Tensor not_equal(const Tensor& a, const Tensor& b) { return ops::binary("not_equ
 Tensor less(const Tensor& a, const Tensor& b) { return ops::binary("less", a, b); }
 Tensor less_equal(const Tensor& a, const Tensor& b) { return ops::binary("less_equal", a, b); }
 Tensor greater(const Tensor& a, const Tensor& b) { return ops::binary("greater", a, b); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return ops::binary("greater_equal", a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return ops::binary("greater_equal", a, b);
+}
 
 Tensor logical_and(const Tensor& a, const Tensor& b) { return ops::logical("logical_and", a, b); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return ops::logical("logical_or", a, b); }
 Tensor logical_xor(const Tensor& a, const Tensor& b) { return ops::logical("logical_xor", a, b); }
-Tensor logical_not(const Tensor& x) { return ops::apply("logical_not", {ops::truth("logical_not", x)}); }
+Tensor logical_not(const Tensor& x) {
+  return ops::apply("logical_not", {ops::truth("logical_not", x)});
+}
 Tensor bitwise_and(const Tensor& a, const Tensor& b) { return ops::binary("bitwise_and", a, b); }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) { return ops::binary("bitwise_or", a, b); }
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return ops::binary("bitwise_xor", a, b); }

@@ -18,9 +18,11 @@ using ir::ScalarOp;
 using ir::Val;
 
 const std::vector<Sample> kAll = {{.shapes = {{3, 5}}, .low = -4, .high = 4}, {.shapes = {{}}}};
-const std::vector<Sample> kPositive = {{.shapes = {{3, 5}}, .low = 0.1, .high = 9}, {.shapes = {{}}, .low = 0.1}};
+const std::vector<Sample> kPositive = {{.shapes = {{3, 5}}, .low = 0.1, .high = 9},
+                                       {.shapes = {{}}, .low = 0.1}};
 
-// The upstream gradient times the (conjugate) derivative that `slope` builds from operand and result.
+// The upstream gradient times the (conjugate) derivative that `slope` builds from operand and
+// result.
 Gradient chain(Tensor (*slope)(const Tensor& x, const Tensor& y)) {
   return [slope](const GradientContext& g) -> Tensors {
     return {g.upstream[0] * conjugate_if_complex(slope(g.in[0], g.out[0]))};
@@ -58,8 +60,12 @@ OpDef define(Function d) {
 NodeId sqrt_node(BodyBuilder& b, NodeId x) { return b.unary(ScalarOp::sqrt, x); }
 NodeId one_like(BodyBuilder& b, NodeId x) { return b.constant(b.type(x), 1); }
 // 1 / sqrt(x), both IEEE: 1.5 ULP.
-NodeId rsqrt_node(BodyBuilder& b, NodeId x) { return b.binary(ScalarOp::div, one_like(b, x), sqrt_node(b, x)); }
-Val complex_one(BodyBuilder& b, NodeId like) { return {one_like(b, like), b.constant(b.type(like), 0)}; }
+NodeId rsqrt_node(BodyBuilder& b, NodeId x) {
+  return b.binary(ScalarOp::div, one_like(b, x), sqrt_node(b, x));
+}
+Val complex_one(BodyBuilder& b, NodeId like) {
+  return {one_like(b, like), b.constant(b.type(like), 0)};
+}
 Val complex_rsqrt(BodyBuilder& b, Val x) {
   return complex_divide(b, complex_one(b, x.re), complex_sqrt(b, x));
 }
@@ -105,7 +111,8 @@ const Register exp_entry(define({
 }));
 const Register log_entry(define({
     .name = "log",
-    .doc = "The natural logarithm; -infinity at 0, NaN below. Complex: imaginary part in [-pi, pi].",
+    .doc =
+        "The natural logarithm; -infinity at 0, NaN below. Complex: imaginary part in [-pi, pi].",
     .f = [](double x) { return x == 0 ? -INFINITY : std::log(x); },
     .c = [](Complex x) { return std::log(x); },
     .real = log_node,
@@ -139,11 +146,13 @@ const Register erf_entry(define({
     .accepted = kRealFloat,
     .f = [](double x) { return std::erf(x); },
     .real = erf_node,
-    .slope = [](const Tensor& x, const Tensor&) { return exp(negate(x * x)) * (2 * std::numbers::inv_sqrtpi); },
+    .slope = [](const Tensor& x,
+                const Tensor&) { return exp(negate(x * x)) * (2 * std::numbers::inv_sqrtpi); },
     .samples = kAll,
 }));
 
-// ---------------------------------------------------------------------------------------------- power
+// ----------------------------------------------------------------------------------------------
+// power
 
 int64_t judge_integer_power(int64_t x, int64_t y, DType dtype) {
   if (is_signed_integer(dtype) && y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
@@ -159,8 +168,9 @@ Complex judge_complex_power(Complex x, Complex y) {
   return std::exp(y * std::log(x));
 }
 
-// As PyTorch: no gradient to the base where the exponent is 0; none to the exponent where the base is 0 and the exponent is
-// not negative. What is not chosen is kept finite, so that the second derivative has no 0 * infinity.
+// As PyTorch: no gradient to the base where the exponent is 0; none to the exponent where the base
+// is 0 and the exponent is not negative. What is not chosen is kept finite, so that the second
+// derivative has no 0 * infinity.
 Tensors power_gradient(const GradientContext& g) {
   const Tensor &x = g.in[0], &y = g.in[1], &up = g.upstream[0];
   Tensor zero = constant_like(up, 0);
@@ -183,11 +193,14 @@ Tensors power_gradient(const GradientContext& g) {
 const Register power_entry({
     .name = "power",
     .kind = Kind::elementwise,
-    .doc = "lhs to the power rhs, with the special cases of C's pow: x^0 = 1^y = 1, a negative base needs a whole exponent. "
-           "Integers wrap; a negative exponent gives 1 / lhs^-rhs truncated, 0 for lhs = 0. Complex: exp(rhs log lhs).",
+    .doc = "lhs to the power rhs, with the special cases of C's pow: x^0 = 1^y = 1, a negative "
+           "base needs a whole exponent. "
+           "Integers wrap; a negative exponent gives 1 / lhs^-rhs truncated, 0 for lhs = 0. "
+           "Complex: exp(rhs log lhs).",
     .operands = {{"lhs", kNumber}, {"rhs", kNumber}},
     .infer = infer_same,
-    .judge = judge_binary({[](double a, double b) { return std::pow(a, b); }, judge_integer_power, judge_complex_power}),
+    .judge = judge_binary({[](double a, double b) { return std::pow(a, b); }, judge_integer_power,
+                           judge_complex_power}),
     .gradient = power_gradient,
     .scalar =
         [](ScalarContext& c) {
@@ -196,11 +209,14 @@ const Register power_entry({
           return Val{whole ? integer_power_node(c.b, c.in[0].re, c.in[1].re)
                            : power_node(c.b, c.in[0].re, c.in[1].re)};
         },
-    .samples = {{.shapes = {{2, 3}, {2, 3}}, .low = 0.2, .high = 3}, {.shapes = {{4, 1, 3}, {5, 1}}, .low = 0.2}},
+    .samples = {{.shapes = {{2, 3}, {2, 3}}, .low = 0.2, .high = 3},
+                {.shapes = {{4, 1, 3}, {5, 1}}, .low = 0.2}},
 });
 
 // Integers and booleans are computed as f32.
-Tensor floating(std::string_view op, const Tensor& x) { return ops::apply(op, {as_floating(op, x)}); }
+Tensor floating(std::string_view op, const Tensor& x) {
+  return ops::apply(op, {as_floating(op, x)});
+}
 
 }  // namespace
 }  // namespace ops

@@ -39,7 +39,8 @@ class F32 {
   NodeId bits(NodeId x) const { return b.bitcast(x, i32); }
   NodeId value(NodeId x) const { return b.bitcast(x, f32); }
 
-  // At most `limit`, NaN stays: one instruction where a machine's minimum takes the second operand for NaN.
+  // At most `limit`, NaN stays: one instruction where a machine's minimum takes the second operand
+  // for NaN.
   NodeId at_most(NodeId x, float limit) const { return b.select(gt(x, c(limit)), c(limit), x); }
   NodeId at_least(NodeId x, float limit) const { return b.select(lt(x, c(limit)), c(limit), x); }
   // Coefficients from the highest power down.
@@ -54,21 +55,22 @@ class F32 {
   }
 };
 
-constexpr float kLog2e = 0x1.715476p+0f;      // log2(e), and what it lacks
+constexpr float kLog2e = 0x1.715476p+0f;  // log2(e), and what it lacks
 constexpr float kLog2eLow = 0x1.4ae0cp-26f;
 constexpr float kLn2 = 0x1.62e43p-1f;
-constexpr float kShifter = 0x1.8p23f;         // adding it rounds to an integer, found in the low bits of the sum
+constexpr float kShifter =
+    0x1.8p23f;  // adding it rounds to an integer, found in the low bits of the sum
 constexpr float kShifter127 = kShifter + 127;  // the low bits are the exponent field of 2^n
 constexpr float kShifter254 = kShifter + 254;  // twice that: the field is split in two
 
 // 2^r for |r| <= 0.5005; relative error 2^-28.3.
 NodeId exp2_fraction(const F32& f, NodeId r) {
-  return f.horner(r, {0x1.4172d2p-13f, 0x1.5f097ap-10f, 0x1.3b2ddap-7f, 0x1.c6af7ap-5f, 0x1.ebfbdcp-3f,
-                      0x1.62e43p-1f, 1.0f});
+  return f.horner(r, {0x1.4172d2p-13f, 0x1.5f097ap-10f, 0x1.3b2ddap-7f, 0x1.c6af7ap-5f,
+                      0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f});
 }
 
-// p * 2^n for z = n + kShifter254 and n in [-252, 256]: two factors, so that subnormal results are rounded once and
-// overflow gives infinity.
+// p * 2^n for z = n + kShifter254 and n in [-252, 256]: two factors, so that subnormal results are
+// rounded once and overflow gives infinity.
 NodeId scale_in_two(const F32& f, NodeId p, NodeId z) {
   NodeId field = f.bits(z);
   NodeId low_half = f.shr(field, 1);
@@ -108,8 +110,8 @@ Split split_f32(const F32& f, NodeId x) {
 NodeId log_f32(const F32& f, NodeId x) {
   Split s = split_f32(f, x);
   NodeId r = f.sub(s.mantissa, f.c(1.0f));
-  NodeId p = f.horner(r, {-0x1.38cf12p-4f, 0x1.056036p-3f, -0x1.0d81f6p-3f, 0x1.22d8f8p-3f, -0x1.54728cp-3f,
-                          0x1.99a01ep-3f, -0x1.000226p-2f, 0x1.555554p-2f, -0.5f});
+  NodeId p = f.horner(r, {-0x1.38cf12p-4f, 0x1.056036p-3f, -0x1.0d81f6p-3f, 0x1.22d8f8p-3f,
+                          -0x1.54728cp-3f, 0x1.99a01ep-3f, -0x1.000226p-2f, 0x1.555554p-2f, -0.5f});
   NodeId log1p = f.fma(f.mul(r, r), p, r);
   NodeId result = f.fma(s.exponent, f.c(kLn2), log1p);
   NodeId finite = f.b.select(f.lt(x, f.c(INFINITY)), result, x);
@@ -117,7 +119,8 @@ NodeId log_f32(const F32& f, NodeId x) {
   return f.b.select(f.gt(x, f.c(0.0f)), finite, special);
 }
 
-// |x| < 0.55: x + x^3 p(x^2). Else 1 - 2 / (e^(2|x|) + 1), which is 1 from 9.02 on; its errors count for half there.
+// |x| < 0.55: x + x^3 p(x^2). Else 1 - 2 / (e^(2|x|) + 1), which is 1 from 9.02 on; its errors
+// count for half there.
 NodeId tanh_f32(const F32& f, NodeId x) {
   NodeId a = f.abs(x);
   NodeId square = f.mul(x, x);
@@ -143,12 +146,12 @@ NodeId sigmoid_f32(const F32& f, NodeId x) {
 // |x| < 0.85: x + x p(x^2). Else 1 - 2^(a q(a)), a = |x|, which is 1 from 3.92 on.
 NodeId erf_f32(const F32& f, NodeId x) {
   NodeId square = f.mul(x, x);
-  NodeId p = f.horner(square, {-0x1.4cd85ep-11f, 0x1.4b763p-8f, -0x1.b735eap-6f, 0x1.ce256ap-4f, -0x1.812726p-2f,
-                               0x1.06eba8p-3f});
+  NodeId p = f.horner(square, {-0x1.4cd85ep-11f, 0x1.4b763p-8f, -0x1.b735eap-6f, 0x1.ce256ap-4f,
+                               -0x1.812726p-2f, 0x1.06eba8p-3f});
   NodeId near = f.fma(p, x, x);
   NodeId a = f.at_most(f.abs(x), 3.95f);
-  NodeId q = f.horner(a, {0x1.45b96ep-12f, -0x1.3102bp-8f, 0x1.0ef21p-5f, -0x1.372cc8p-3f, -0x1.d58c6p-1f,
-                          -0x1.a0cc7cp+0f});
+  NodeId q = f.horner(a, {0x1.45b96ep-12f, -0x1.3102bp-8f, 0x1.0ef21p-5f, -0x1.372cc8p-3f,
+                          -0x1.d58c6p-1f, -0x1.a0cc7cp+0f});
   NodeId t = f.mul(q, a);
   NodeId z = f.add(t, f.c(kShifter127));
   NodeId r = f.sub(t, f.sub(z, f.c(kShifter127)));
@@ -157,16 +160,17 @@ NodeId erf_f32(const F32& f, NodeId x) {
   return f.b.select(f.lt(f.abs(x), f.c(0.85f)), near, f.copy_sign(far, x));
 }
 
-// log2(a) in f64 for f32 a >= 0: e + f p(f), relative error 2^-33.2. Times an exponent it is at most 150, so that the power
-// is right to 0.1 ULP before its own rounding.
+// log2(a) in f64 for f32 a >= 0: e + f p(f), relative error 2^-33.2. Times an exponent it is at
+// most 150, so that the power is right to 0.1 ULP before its own rounding.
 NodeId log2_in_f64(const F32& f, NodeId a) {
   BodyBuilder& b = f.b;
   Split s = split_f32(f, a);
   NodeId r = b.cast(f.sub(s.mantissa, f.c(1.0f)), f64);
   NodeId p = ir::kNoNode;
-  for (double k : {-0x1.61b1907eb5b13p-4, 0x1.3d275faacf91bp-3, -0x1.417f639174b25p-3, 0x1.45a23e447b4fap-3,
-                   -0x1.6eb034d9dd231p-3, 0x1.a615d25fe125fp-3, -0x1.ec8d738181a3dp-3, 0x1.277732af2c099p-2,
-                   -0x1.715435ec4aa23p-2, 0x1.ec709c0152bedp-2, -0x1.7154767bae3afp-1, 0x1.71547652ef886p+0}) {
+  for (double k :
+       {-0x1.61b1907eb5b13p-4, 0x1.3d275faacf91bp-3, -0x1.417f639174b25p-3, 0x1.45a23e447b4fap-3,
+        -0x1.6eb034d9dd231p-3, 0x1.a615d25fe125fp-3, -0x1.ec8d738181a3dp-3, 0x1.277732af2c099p-2,
+        -0x1.715435ec4aa23p-2, 0x1.ec709c0152bedp-2, -0x1.7154767bae3afp-1, 0x1.71547652ef886p+0}) {
     NodeId c = b.constant(f64, k);
     p = p == ir::kNoNode ? c : b.fma(p, r, c);
   }

@@ -1,5 +1,6 @@
-// Elementary functions as scalar nodes. f32: range reduction and polynomials of primitive nodes, so that every device gives
-// the same bits; errors against float64 over all f32 inputs are below. f64: library calls.
+// Elementary functions as scalar nodes. f32: range reduction and polynomials of primitive nodes, so
+// that every device gives the same bits; errors against float64 over all f32 inputs are below. f64:
+// library calls.
 //
 //   function   largest error   notes
 //   exp        0.90 ULP        subnormal results are rounded once
@@ -24,7 +25,8 @@ ir::NodeId sigmoid_node(ir::BodyBuilder& b, ir::NodeId x);
 ir::NodeId erf_node(ir::BodyBuilder& b, ir::NodeId x);
 ir::NodeId power_node(ir::BodyBuilder& b, ir::NodeId x, ir::NodeId y);
 
-// Integers of any width: wraps; x^0 = 1; a negative exponent gives the truncated quotient (1, -1 or 0; 0 for x = 0).
+// Integers of any width: wraps; x^0 = 1; a negative exponent gives the truncated quotient (1, -1 or
+// 0; 0 for x = 0).
 ir::NodeId integer_power_node(ir::BodyBuilder& b, ir::NodeId x, ir::NodeId y);
 
 }  // namespace heddle::ops

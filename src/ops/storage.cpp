@@ -15,20 +15,26 @@ namespace {
 // How a small float uses its bits, beside the sign.
 struct Format {
   int exponent_bits, mantissa_bits, bias;
-  float largest;            // finite
-  bool infinity;            // e5m2: the top exponent is IEEE's
-  bool negative_zero_nan;   // fnuz: 0x80 is the only NaN, there is no -0
-  bool saturates;           // e2m1: neither NaN nor infinity
+  float largest;           // finite
+  bool infinity;           // e5m2: the top exponent is IEEE's
+  bool negative_zero_nan;  // fnuz: 0x80 is the only NaN, there is no -0
+  bool saturates;          // e2m1: neither NaN nor infinity
 };
 
 Format format_of(DType d) {
   switch (d) {
-    case DType::f8e4m3fn: return {4, 3, 7, 448, false, false, false};
-    case DType::f8e5m2: return {5, 2, 15, 57344, true, false, false};
-    case DType::f8e4m3fnuz: return {4, 3, 8, 240, false, true, false};
-    case DType::f8e5m2fnuz: return {5, 2, 16, 57344, false, true, false};
-    case DType::f4e2m1: return {2, 1, 1, 6, false, false, true};
-    default: break;
+    case DType::f8e4m3fn:
+      return {4, 3, 7, 448, false, false, false};
+    case DType::f8e5m2:
+      return {5, 2, 15, 57344, true, false, false};
+    case DType::f8e4m3fnuz:
+      return {4, 3, 8, 240, false, true, false};
+    case DType::f8e5m2fnuz:
+      return {5, 2, 16, 57344, false, true, false};
+    case DType::f4e2m1:
+      return {2, 1, 1, 6, false, false, true};
+    default:
+      break;
   }
   base::check_failed(__FILE__, __LINE__, "small float", std::string(name(d)));
 }
@@ -53,8 +59,8 @@ struct Bits {
   NodeId as_bits(NodeId x) const { return b.bitcast(x, u32); }
 };
 
-// The exponent and mantissa bits are moved to where f32 has them and the bias is corrected by a multiplication, which is
-// exact, subnormals included.
+// The exponent and mantissa bits are moved to where f32 has them and the bias is corrected by a
+// multiplication, which is exact, subnormals included.
 NodeId decode_float(BodyBuilder& b, DType dtype, NodeId code) {
   Bits o{b};
   Format f = format_of(dtype);
@@ -62,7 +68,8 @@ NodeId decode_float(BodyBuilder& b, DType dtype, NodeId code) {
   uint32_t sign_bit = 1u << width, all = sign_bit - 1;
   NodeId bits = b.cast(code, u32);
   NodeId magnitude = o.both(bits, all);
-  NodeId value = o.mul(o.as_float(o.left(magnitude, 23 - f.mantissa_bits)), o.f(power_of_two(127 - f.bias)));
+  NodeId value =
+      o.mul(o.as_float(o.left(magnitude, 23 - f.mantissa_bits)), o.f(power_of_two(127 - f.bias)));
   NodeId sign = o.left(o.both(bits, sign_bit), 31 - width);
   NodeId nan = o.f(NAN);
   if (f.infinity) {
@@ -74,7 +81,8 @@ NodeId decode_float(BodyBuilder& b, DType dtype, NodeId code) {
   }
   NodeId with_sign = o.as_float(o.either(o.as_bits(value), sign));
   if (!f.negative_zero_nan) return with_sign;
-  return b.select(o.is(ScalarOp::eq, o.both(bits, 2 * sign_bit - 1), o.u(sign_bit)), nan, with_sign);
+  return b.select(o.is(ScalarOp::eq, o.both(bits, 2 * sign_bit - 1), o.u(sign_bit)), nan,
+                  with_sign);
 }
 
 NodeId decode_exponent(BodyBuilder& b, NodeId code) {
@@ -90,13 +98,15 @@ NodeId sign_extend(BodyBuilder& b, NodeId code, int width) {
   return b.binary(ScalarOp::shr, b.binary(ScalarOp::shl, b.bitcast(code, i8), up), up);
 }
 
-// |value| rounded to the format's grid: adding 2^23 quanta makes the f32 addition round at the quantum's place.
+// |value| rounded to the format's grid: adding 2^23 quanta makes the f32 addition round at the
+// quantum's place.
 NodeId round_to_grid(BodyBuilder& b, const Format& f, NodeId magnitude) {
   Bits o{b};
   NodeId exponent = o.right(o.as_bits(magnitude), 23);  // biased by 127
   NodeId least = o.u(static_cast<uint32_t>(127 + 1 - f.bias));
   exponent = b.select(o.is(ScalarOp::lt, exponent, least), least, exponent);
-  NodeId shifter = o.as_float(o.left(o.add(exponent, o.u(static_cast<uint32_t>(23 - f.mantissa_bits))), 23));
+  NodeId shifter =
+      o.as_float(o.left(o.add(exponent, o.u(static_cast<uint32_t>(23 - f.mantissa_bits))), 23));
   return o.sub(o.add(magnitude, shifter), shifter);
 }
 
@@ -108,10 +118,13 @@ NodeId encode_float(BodyBuilder& b, DType dtype, NodeId value) {
   NodeId bits = o.as_bits(value);
   NodeId sign = o.both(o.right(bits, 31 - width), sign_bit);
   NodeId magnitude = o.as_float(o.both(bits, 0x7fffffff));
-  NodeId beyond = o.f(2 * f.largest);  // what is larger overflows all the same; keeps the exponent arithmetic in range
+  NodeId beyond = o.f(
+      2 *
+      f.largest);  // what is larger overflows all the same; keeps the exponent arithmetic in range
   NodeId bounded = b.select(o.is(ScalarOp::lt, magnitude, beyond), magnitude, beyond);
   NodeId rounded = round_to_grid(b, f, bounded);
-  NodeId code = o.right(o.as_bits(o.mul(rounded, o.f(power_of_two(f.bias - 127)))), 23 - f.mantissa_bits);
+  NodeId code =
+      o.right(o.as_bits(o.mul(rounded, o.f(power_of_two(f.bias - 127)))), 23 - f.mantissa_bits);
   NodeId overflows = o.is(ScalarOp::gt, rounded, o.f(f.largest));
   NodeId is_nan = b.unary(ScalarOp::is_nan, value);
   NodeId result;
@@ -128,7 +141,8 @@ NodeId encode_float(BodyBuilder& b, DType dtype, NodeId value) {
   return b.cast(result, u8);
 }
 
-// The nearest power of two, ties upwards: half a binade is added to the bits. Negative numbers and NaN give 0xff.
+// The nearest power of two, ties upwards: half a binade is added to the bits. Negative numbers and
+// NaN give 0xff.
 NodeId encode_exponent(BodyBuilder& b, NodeId value) {
   Bits o{b};
   NodeId bits = o.as_bits(value);
@@ -160,7 +174,8 @@ NodeId decode_storage(BodyBuilder& b, DType dtype, NodeId code) {
 
 NodeId encode_storage(BodyBuilder& b, DType dtype, NodeId value) {
   if (is_small_integer(dtype)) {
-    return b.binary(ScalarOp::bit_and, b.cast(value, u8), b.constant_int(u8, (1 << bit_width(dtype)) - 1));
+    return b.binary(ScalarOp::bit_and, b.cast(value, u8),
+                    b.constant_int(u8, (1 << bit_width(dtype)) - 1));
   }
   if (b.type(value) == f64) value = round_to_odd(b, value);
   HD_CHECK(b.type(value) == f32, "small floats are encoded from f32 or f64");

@@ -15,7 +15,9 @@ const std::vector<SweptFunction>& swept_functions() {
       {"exp", ops::exp_node, [](double x) { return std::exp(x); }, 0.95},
       {"log", ops::log_node, [](double x) { return std::log(x); }, 0.95},
       {"tanh", ops::tanh_node, [](double x) { return std::tanh(x); }, 2},
-      {"sigmoid", ops::sigmoid_node, [](double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }, 2},
+      {"sigmoid", ops::sigmoid_node,
+       [](double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); },
+       2},
       {"erf", ops::erf_node, [](double x) { return std::erf(x); }, 2},
   };
   return functions;
@@ -23,8 +25,10 @@ const std::vector<SweptFunction>& swept_functions() {
 
 double ulp_error(float got, double truth) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (std::isnan(truth) || std::isnan(got)) return std::isnan(truth) && std::isnan(got) ? 0 : kInfinity;
-  if (std::isinf(got) || std::isinf(static_cast<float>(truth))) return got == static_cast<float>(truth) ? 0 : kInfinity;
+  if (std::isnan(truth) || std::isnan(got))
+    return std::isnan(truth) && std::isnan(got) ? 0 : kInfinity;
+  if (std::isinf(got) || std::isinf(static_cast<float>(truth)))
+    return got == static_cast<float>(truth) ? 0 : kInfinity;
   if (truth == 0) return got == 0 && std::signbit(got) == std::signbit(truth) ? 0 : kInfinity;
   int exponent = std::max(std::ilogb(truth), -126) - 23;
   return std::fabs(static_cast<double>(got) - truth) / std::ldexp(1.0, exponent);

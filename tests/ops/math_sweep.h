@@ -1,4 +1,5 @@
-// Errors of the f32 functions of ops/math_functions.h over a stride of all f32 inputs, against float64.
+// Errors of the f32 functions of ops/math_functions.h over a stride of all f32 inputs, against
+// float64.
 #pragma once
 
 #include "ir/body.h"
@@ -19,8 +20,8 @@ struct SweptFunction {
 const std::vector<SweptFunction>& swept_functions();
 
 struct SweepResult {
-  double worst = 0;    // ULP
-  float at = 0;        // where
+  double worst = 0;  // ULP
+  float at = 0;      // where
   int64_t points = 0;
   int64_t wrong_special = 0;  // NaN or infinity where the other has none
   float special_at = 0;
@@ -28,7 +29,8 @@ struct SweepResult {
 // Inputs are the bit patterns first, first + stride, ...
 SweepResult sweep(const SweptFunction& f, uint64_t first, uint64_t stride);
 
-// Distance of `got` from the exact value in units of the f32 at it; infinite where only one is NaN or infinite.
+// Distance of `got` from the exact value in units of the f32 at it; infinite where only one is NaN
+// or infinite.
 double ulp_error(float got, double truth);
 
 }  // namespace heddle::test

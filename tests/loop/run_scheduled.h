@@ -1,0 +1,33 @@
+// Runs a scheduled graph by the interpreter of kernels, with control flow driven from here.
+#pragma once
+
+#include "loop/schedule.h"
+#include "ops/host_tensor.h"
+
+#include <heddle/heddle.h>
+
+#include <string>
+#include <vector>
+
+namespace heddle::test {
+
+struct ScheduledRun {
+  std::vector<ops::HostTensor> results;
+  int kernels = 0;       // of the top region
+  int loop_kernels = 0;  // control operations that became one kernel
+  std::string text;      // the kernels, and why they are as they are
+};
+struct ScheduledOptions {
+  bool fusion = true;
+  bool fuse_loops = false;
+  const target::DeviceDescription* device = nullptr;
+};
+// `graph`: an extracted one.
+ScheduledRun run_scheduled(const ir::Graph& graph, const std::vector<ops::HostTensor>& feeds,
+                           const ScheduledOptions& options = {});
+
+// The targets as an optimised graph of their own.
+std::shared_ptr<ir::Graph> prepare(const Graph& graph, const Tensors& feeds,
+                                   const Tensors& targets);
+
+}  // namespace heddle::test

@@ -135,12 +135,15 @@ NodeId tanh_f32(const F32& f, NodeId x) {
   return f.b.select(f.lt(a, f.c(0.55f)), near, f.copy_sign(far, x));
 }
 
-// With e = exp(-|x|): 1 / (1 + e), or e / (1 + e) for negative x, which keeps small results exact.
+// With e = exp(-|x|): 1 / (1 + e), or for negative x: q = e / (1 + e), which keeps small results exact, and far from 0
+// e - e q, to which the roundings of the sum and of the quotient matter less.
 NodeId sigmoid_f32(const F32& f, NodeId x) {
   NodeId a = f.at_most(f.abs(x), 104.5f);
   NodeId e = exp_bounded(f, f.b.unary(ScalarOp::neg, a));
   NodeId top = f.b.select(f.lt(x, f.c(0.0f)), e, f.c(1.0f));
-  return f.div(top, f.add(e, f.c(1.0f)));
+  NodeId q = f.div(top, f.add(e, f.c(1.0f)));
+  NodeId small = f.fma(f.b.unary(ScalarOp::neg, e), q, e);
+  return f.b.select(f.lt(x, f.c(-1.4f)), small, q);
 }
 
 // |x| < 0.85: x + x p(x^2). Else 1 - 2^(a q(a)), a = |x|, which is 1 from 3.92 on.

@@ -34,14 +34,13 @@ double ulp_error(float got, double truth) {
   return std::fabs(static_cast<double>(got) - truth) / std::ldexp(1.0, exponent);
 }
 
-SweepResult sweep(const SweptFunction& f, uint64_t first, uint64_t stride) {
+SweepResult sweep(const SweptFunction& f, uint64_t first, uint64_t end, uint64_t stride) {
   ir::BodyBuilder b;
   ir::NodeId result = f.build(b, input(b, 0, f32));
-  constexpr uint64_t kEnd = uint64_t{1} << 32;
   SweepResult r;
-  for (uint64_t at = first; at < kEnd;) {
+  for (uint64_t at = first; at < end;) {
     Lane inputs;
-    for (; at < kEnd && inputs.size() < 4096; at += stride) inputs.push_back(at);
+    for (; at < end && inputs.size() < 4096; at += stride) inputs.push_back(at);
     Lane got = evaluate(b.body(), {result}, {inputs})[0];
     for (size_t k = 0; k < inputs.size(); ++k) {
       float x = std::bit_cast<float>(static_cast<uint32_t>(inputs[k]));

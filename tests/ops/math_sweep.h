@@ -26,8 +26,8 @@ struct SweepResult {
   int64_t wrong_special = 0;  // NaN or infinity where the other has none
   float special_at = 0;
 };
-// Inputs are the bit patterns first, first + stride, ...
-SweepResult sweep(const SweptFunction& f, uint64_t first, uint64_t stride);
+// Inputs are the bit patterns first, first + stride, ... below `end` (at most 2^32).
+SweepResult sweep(const SweptFunction& f, uint64_t first, uint64_t end, uint64_t stride);
 
 // Distance of `got` from the exact value in units of the f32 at it; infinite where only one is NaN
 // or infinite.

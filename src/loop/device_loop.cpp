@@ -1,7 +1,7 @@
 // A whole control operation as one kernel. The regions are scheduled as usual; their kernels' nests
 // become statements of one kernel, between which grid barriers stand where memory that one nest
-// touched is touched again. Scalars that are computed from scalars alone live in registers
-// (scalar_local) and need no barrier. Carried arrays have two buffers that swap names.
+// touched is touched again. Scalars live in registers (scalar_local) and need no barrier. Carried
+// arrays have two buffers that swap names.
 #include "base/check.h"
 #include "loop/kernel_builder.h"
 #include "loop/limits.h"
@@ -47,7 +47,14 @@ struct Hazards {
 struct Sequence {
   std::vector<Stmt> list;
   Hazards open;  // since the last barrier
+  Hazards head;  // up to the first barrier
   Hazards all;   // everything that the sequence touches
+  bool has_barrier = false;
+  void touch(const Hazards& h) {
+    open.add(h);
+    all.add(h);
+    if (!has_barrier) head.add(h);
+  }
 };
 
 class LoopBuilder {
@@ -109,6 +116,7 @@ class LoopBuilder {
   KernelBuilder kernel_;
   std::map<ValueId, BufferId> env_;
   std::map<ValueId, ValueId> aliases_;
+  std::set<BufferId> private_;  // scratch of one inlined kernel: dead after it
   size_t nests_ = 0;
   std::vector<std::string> notes_;
 };
@@ -141,6 +149,7 @@ void LoopBuilder::barrier(Sequence& s) {
   b.barrier = ir::BarrierScope::grid;
   s.list.push_back(b);
   s.open = {};
+  s.has_barrier = true;
 }
 
 void LoopBuilder::nest(Sequence& s, ir::Nest n) {
@@ -149,8 +158,7 @@ void LoopBuilder::nest(Sequence& s, ir::Nest n) {
     throw Refused{cat("more than ", limits::kLoopNests, " loop nests")};
   Hazards h = touched_by(kernel_, n);
   if (s.open.clash(h)) barrier(s);
-  s.open.add(h);
-  s.all.add(h);
+  s.touch(h);
   Stmt st;
   st.kind = StmtKind::nest;
   st.nest = std::make_shared<const ir::Nest>(std::move(n));
@@ -161,6 +169,7 @@ void LoopBuilder::nest(Sequence& s, ir::Nest n) {
 void LoopBuilder::nested(Sequence& s, Stmt stmt, const Hazards& touched) {
   if (s.open.clash(touched)) barrier(s);
   s.all.add(touched);
+  if (!s.has_barrier) s.head.add(touched);
   s.list.push_back(std::move(stmt));
 }
 
@@ -177,9 +186,34 @@ void LoopBuilder::swap(Sequence& s, BufferId a, BufferId b) {
   }
 }
 
-// Before the next iteration starts with nothing open.
+// What is open at the end of an iteration meets the next one up to its first barrier. Private
+// scratch that is still read gets a twin, which the next iteration writes; for anything else a
+// barrier ends the iteration.
 void LoopBuilder::close_iteration(Sequence& s) {
-  if (!s.open.written.empty() || (!s.open.read.empty() && !s.all.written.empty())) barrier(s);
+  if (!s.has_barrier) {
+    if (!s.all.written.empty()) barrier(s);
+    return;
+  }
+  if (!s.open.clash(s.head)) return;
+  std::vector<BufferId> twins;
+  Hazards rest = s.open;
+  for (BufferId b : s.open.read) {
+    if (!private_.contains(b) || !s.head.written.contains(b) || s.open.written.contains(b))
+      continue;
+    twins.push_back(b);
+    rest.read.erase(b);
+  }
+  if (rest.clash(s.head)) {
+    barrier(s);
+    return;
+  }
+  for (BufferId b : twins) {
+    const ir::Buffer from = kernel_.at(b);
+    BufferId twin = kernel_.scratch(from.name + "t", from.dtype, from.extents);
+    private_.insert(twin);
+    s.all.add({{twin}, {twin}});
+    swap(s, b, twin);
+  }
 }
 
 BufferId LoopBuilder::scalar(std::string name, DType dtype) {
@@ -305,23 +339,22 @@ BufferId LoopBuilder::fresh(ValueId v, const char* what) {
   return kernel_.scratch(name, memory_type(type.dtype), memory_extents(type));
 }
 
-// Do all of its nests compute scalars from scalars?
-bool is_scalar_kernel(const ir::Kernel& k) {
-  return std::all_of(k.body.begin(), k.body.end(), [](const Stmt& s) {
-    if (s.kind != StmtKind::nest) return s.kind == StmtKind::barrier;
-    return s.nest->outer.empty() && std::all_of(s.nest->phases.begin(), s.nest->phases.end(),
-                                                [](const ir::Phase& p) { return p.inner.empty(); });
-  });
+// Can a scalar stay in registers? Nests without outer axes are run by every thread alike.
+bool fits_registers(const ir::Kernel& k, BufferId b) {
+  for (const Stmt& s : k.body) {
+    if (s.kind != StmtKind::nest || s.nest->outer.empty()) continue;
+    for (const ir::Phase& p : s.nest->phases) {
+      for (const ir::Store& st : p.body.stores) {
+        if (p.body.accesses[st.access].buffer == b) return false;
+      }
+    }
+  }
+  return true;
 }
 
 void LoopBuilder::inline_kernel(Sequence& s, const BoundKernel& k) {
-  bool scalars = is_scalar_kernel(k.kernel);
-  for (size_t j = 0; j < k.bindings.size(); ++j) scalars = scalars && k.bindings[j] != ir::kNone;
-  for (const ir::Buffer& b : k.kernel.buffers)
-    scalars = scalars && (b.role != BufferRole::output || b.extents.empty());
   std::vector<BufferId> map;
-  std::vector<std::pair<BufferId, BufferId>>
-      late;  // register, memory: scalars that an array nest computes
+  std::vector<std::pair<BufferId, BufferId>> late;  // register, memory
   size_t binding = 0;
   for (const ir::Buffer& b : k.kernel.buffers) {
     if (b.role == BufferRole::scalar_local || b.role == BufferRole::row_local) {
@@ -331,6 +364,7 @@ void LoopBuilder::inline_kernel(Sequence& s, const BoundKernel& k) {
     ValueId v = k.bindings[binding++];
     if (v == ir::kNone) {
       map.push_back(kernel_.scratch(b.name, b.dtype, b.extents));
+      private_.insert(map.back());
       continue;
     }
     if (b.role != BufferRole::output) {
@@ -340,7 +374,8 @@ void LoopBuilder::inline_kernel(Sequence& s, const BoundKernel& k) {
     auto it = env_.find(v);
     BufferId target = it != env_.end() ? it->second : fresh(v, "v");
     env_[v] = target;
-    if (!scalars && kernel_.at(target).role == BufferRole::scalar_local) {
+    bool registers = kernel_.at(target).role == BufferRole::scalar_local;
+    if (registers && !fits_registers(k.kernel, static_cast<BufferId>(map.size()))) {
       BufferId memory = kernel_.scratch(b.name, b.dtype, {});
       late.emplace_back(target, memory);
       target = memory;
@@ -525,7 +560,9 @@ std::vector<BufferId> LoopBuilder::while_loop(Sequence& s, OpId id, const ops::C
     passed.push_back(value(first, before.results[k]));
   Sequence second;
   second.open = first.open;
+  second.head = first.head;
   second.all = first.all;
+  second.has_barrier = first.has_barrier;
   advance(second, info.second, passed, carried, stacked);
   if (counts) add_one(second, counter);
   close_iteration(second);
@@ -536,6 +573,7 @@ std::vector<BufferId> LoopBuilder::while_loop(Sequence& s, OpId id, const ops::C
   st.second = std::move(second.list);
   nested(s, std::move(st), second.all);
   s.open.add(first.open);
+  s.open.add(second.open);  // still there where `first` has no barrier
   std::vector<BufferId> results = passed;
   for (const Stacked& k : stacked) {
     results.push_back(k.whole);

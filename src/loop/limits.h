@@ -45,7 +45,8 @@ inline constexpr int64_t kSplatElements = 65536;
 inline constexpr int64_t kHostRows = 64;
 inline constexpr int64_t kDeviceRows = 264;
 // ... and a row has at least this many elements,
-inline constexpr int64_t kSplitElements = 32 * 1024;
+inline constexpr int64_t kHostSplit = 32 * 1024;
+inline constexpr int64_t kDeviceSplit = 8 * 1024;
 // into blocks of this many elements,
 inline constexpr int64_t kHostBlock = 16 * 1024;
 inline constexpr int64_t kDeviceBlock = 4 * 1024;

@@ -80,7 +80,9 @@ SplitDecision decide_split(const Group& group, const ScheduleOptions& options) {
     int64_t enough = is_columnar(group, s) ? least_rows * limits::kColumnTile : least_rows;
     Expr length = product(group.spaces[s]);
     // An unknown number of rows is taken for many, an unknown length for long.
-    if (rows.upper() >= enough || length.upper() < limits::kSplitElements) continue;
+    if (rows.upper() >= enough ||
+        length.upper() < (device ? limits::kDeviceSplit : limits::kHostSplit))
+      continue;
     d.blocking[s] = block(group.spaces[s], target);
     d.split = true;
     d.reason = cat("rows of ", length.to_string(), " elements, ", rows.to_string(),

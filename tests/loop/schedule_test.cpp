@@ -79,7 +79,7 @@ TEST(Schedule, LayerNorm) {
   Tensor m = mean(x, {.axes = {0}, .keep_axes = true});
   Tensor d = x - m;
   Tensor v = mean(d * d, {.axes = {0}, .keep_axes = true});
-  EXPECT_KERNELS(c, 1, {d * rsqrt(v + 1e-5f)}, 10);
+  EXPECT_KERNELS(c, 1, {d * rsqrt(v + 1e-5)}, 10);
 }
 
 TEST(Schedule, ResidualIsStoredAndNormalised) {
@@ -94,7 +94,7 @@ TEST(Schedule, GroupNorm) {
   Tensor x = c.feed(f32, {2, 6, 4, 5}), g = c.feed(f32, {6, 1, 1});
   Tensor r = reshape(x, Shape{2, 3, 40});
   Tensor d = r - mean(r, {.axes = {2}, .keep_axes = true});
-  Tensor y = d * rsqrt(mean(d * d, {.axes = {2}, .keep_axes = true}) + 1e-5f);
+  Tensor y = d * rsqrt(mean(d * d, {.axes = {2}, .keep_axes = true}) + 1e-5);
   EXPECT_KERNELS(c, 1, {reshape(y, Shape{2, 6, 4, 5}) * g}, 40);
 }
 
@@ -126,7 +126,7 @@ TEST(Schedule, JacobiStepWithResidual) {
 TEST(Schedule, Siblings) {
   Case c;
   Tensor x = c.feed(f32, {5, 6});
-  EXPECT_KERNELS(c, 1, {x + 1.0f, x * 2.0f, sum(x), reduce_max(x)}, 30);
+  EXPECT_KERNELS(c, 1, {x + 1.0, x * 2.0, sum(x), reduce_max(x)}, 30);
   EXPECT_KERNELS(c, 1, {mean(x, {.axes = {1}}), variance(x, {.axes = {1}}), argmax(x, {.axis = 1})},
                  6);
 }
@@ -144,7 +144,7 @@ TEST(Schedule, Scans) {
   for (bool exclusive : {false, true}) {
     for (bool reverse : {false, true}) {
       Tensor s = cumulative_sum(x * x, {.axis = 1, .exclusive = exclusive, .reverse = reverse});
-      EXPECT_KERNELS(c, 1, {s * 2.0f + x}, 6);
+      EXPECT_KERNELS(c, 1, {s * 2.0 + x}, 6);
       EXPECT_KERNELS(c, 1, {s / reduce_max(s, {.axes = {1}, .keep_axes = true})}, 6);
     }
   }
@@ -195,7 +195,7 @@ TEST(Schedule, LongRowsAreSplit) {
                       120120, false, d),
               1)
         << c.text;
-    EXPECT_EQ(c.check({x / (sum(x * x) + 1.0f), mean(x)}, 120120, false, d), 1) << c.text;
+    EXPECT_EQ(c.check({x / (sum(x * x) + 1.0), mean(x)}, 120120, false, d), 1) << c.text;
     EXPECT_EQ(c.check({softmax(reshape(x, Shape{3, 40040}))}, 40040, false, d), 1) << c.text;
     Case e;
     Tensor y = e.feed(f32, {40000, 3});
@@ -209,7 +209,7 @@ TEST(Schedule, ComplexAndPackedTypes) {
   Tensor z = c.feed(c64, {4, 5});
   EXPECT_KERNELS(c, 1, {z * z - sum(z, {.axes = {1}, .keep_axes = true})}, 5);
   Tensor x = c.feed(f32, {3, 5});
-  EXPECT_KERNELS(c, 2, {cast(x * 2.0f, DType::i4), cast(x, DType::f8e4m3fn)});
+  EXPECT_KERNELS(c, 2, {cast(x * 2.0, DType::i4), cast(x, DType::f8e4m3fn)});
 }
 
 }  // namespace

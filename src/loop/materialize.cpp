@@ -146,6 +146,7 @@ const Trace& Planner::trace(OpId id, ValueId result) {
   Trace& t = it->second;
   if (!fresh) return t;
   const ir::Op& op = graph_.op(id);
+  if (is_opaque(id)) return t;
   Lowering lowering = lowering_of(graph_, id);
   if (lowering == Lowering::scan || lowering == Lowering::scatter) {
     for (ValueId v : op.operands) t.uses[v].taps = 1;

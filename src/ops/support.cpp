@@ -196,7 +196,7 @@ const Type& known_type(const Tensor& x, const std::string& op, const std::string
   return x.type();
 }
 
-const std::shared_ptr<ir::Graph>& graph_of(const Tensors& xs, const std::string& op) {
+std::shared_ptr<ir::Graph> graph_of(const Tensors& xs, const std::string& op) {
   for (const Tensor& x : xs)
     if (x.valid()) return x.graph();
   throw GraphError(cat(op, ": expected at least one tensor, given none"));

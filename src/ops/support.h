@@ -68,7 +68,7 @@ Tensor scalar_constant(const std::shared_ptr<ir::Graph>& graph, DType dtype, dou
 Tensor index_constant(const std::shared_ptr<ir::Graph>& graph, const std::vector<int64_t>& values);  // i64[n]
 // Known type of a tensor; GraphError "<op>: <argument> has an open type" otherwise.
 const Type& known_type(const Tensor& x, const std::string& op, const std::string& argument);
-const std::shared_ptr<ir::Graph>& graph_of(const Tensors& xs, const std::string& op);
+std::shared_ptr<ir::Graph> graph_of(const Tensors& xs, const std::string& op);
 
 // Builds a region: opens it with arguments of these types, runs `body`, closes it with what it gives; abandons it when
 // `body` throws. `op` and `block` are for messages.

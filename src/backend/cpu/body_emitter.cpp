@@ -1,0 +1,346 @@
+#include "backend/cpu/body_emitter.h"
+
+#include "base/check.h"
+
+namespace heddle::cpu {
+
+using ir::Node;
+using ir::NodeId;
+using ir::ScalarOp;
+using llvm::Value;
+
+BodyEmitter::BodyEmitter(EmitContext& e, BodySite site) : e_(e), site_(std::move(site)) {
+  values_.resize(site_.body->nodes.size());
+}
+
+void BodyEmitter::run() {
+  for (NodeId id = 0; id < site_.body->nodes.size(); ++id) {
+    for (size_t k = 0; k < site_.instances.size(); ++k) values_[id].push_back(node(id, k));
+  }
+  for (size_t s = 0; s < site_.body->stores.size(); ++s) {
+    if (store_pair(s)) {
+      ++s;
+    } else {
+      store(s);
+    }
+  }
+}
+
+Value* BodyEmitter::node(NodeId id, size_t k) {
+  const Node& n = site_.body->nodes[id];
+  if (site_.form->known[id]) return e_.ops.constant(n.type, *site_.form->known[id]);
+  auto operand = [&](NodeId o) { return o == ir::kNoNode ? nullptr : values_[o][k]; };
+  Value *a = operand(n.a), *b = operand(n.b), *c = operand(n.c);
+  switch (n.op) {
+    case ScalarOp::constant:
+      return e_.ops.constant(n.type, n.bits);
+    case ScalarOp::index:
+      return e_.expr(site_.form->exprs[n.payload], *site_.instances[k], site_.v.get(), site_.lanes);
+    case ScalarOp::load:
+      return load(n, k);
+    case ScalarOp::bind:
+      return bind(n, k);
+    case ScalarOp::row:
+      return site_.row(site_.body->rows[n.payload], k);
+    case ScalarOp::scan:
+      return site_.scan(n.payload, n.type, a, k);
+    case ScalarOp::select:
+      return select(n, k);
+    default:
+      break;
+  }
+  int lanes = 1;
+  for (Value* x : {a, b, c}) {
+    if (x != nullptr) lanes = std::max(lanes, ScalarOps::width(x));
+  }
+  for (Value** x : {&a, &b, &c}) {
+    if (*x != nullptr) *x = e_.ops.splat(*x, lanes);
+  }
+  DType type = site_.body->nodes[n.a].type;
+  switch (n.op) {
+    case ScalarOp::fma:
+      return e_.ops.fma(n.type, a, b, c);
+    case ScalarOp::cast:
+      return e_.ops.cast(type, n.type, a);
+    case ScalarOp::bitcast:
+      return e_.ops.bitcast(type, n.type, a);
+    case ScalarOp::call:
+      return e_.ops.call(static_cast<ir::LibraryFunction>(n.payload), a, b);
+    default:
+      break;
+  }
+  if (b == nullptr) return e_.ops.unary(n.op, type, a);
+  if (type == DType::boolean) {
+    if (Value* simple = logic(n, a, b)) return simple;
+  }
+  return e_.ops.binary(n.op, type, a, b);
+}
+
+namespace {
+// 0 or 1 where a boolean value is one constant in all lanes.
+std::optional<bool> constant_bool(Value* v) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(v);
+  if (constant == nullptr || v->getType()->getScalarSizeInBits() != 1) return std::nullopt;
+  if (constant->isNullValue()) return false;
+  if (constant->isAllOnesValue()) return true;
+  return std::nullopt;
+}
+}  // namespace
+
+// Masks that are known in this range disappear before they reach a load.
+Value* BodyEmitter::logic(const Node& n, Value* a, Value* b) {
+  if (n.op != ScalarOp::bit_and && n.op != ScalarOp::bit_or) return nullptr;
+  bool absorbing = n.op == ScalarOp::bit_or;
+  for (auto [x, y] : {std::pair{a, b}, std::pair{b, a}}) {
+    if (auto known = constant_bool(x)) return *known == absorbing ? x : y;
+  }
+  return nullptr;
+}
+
+Value* BodyEmitter::select(const Node& n, size_t k) {
+  Value *p = values_[n.a][k], *a = values_[n.b][k], *b = values_[n.c][k];
+  if (auto known = constant_bool(p)) return *known ? a : b;
+  int lanes = std::max({ScalarOps::width(p), ScalarOps::width(a), ScalarOps::width(b)});
+  a = e_.ops.splat(a, lanes), b = e_.ops.splat(b, lanes);
+  return e_.b.CreateSelect(p, a, b);  // the predicate may stay a scalar
+}
+
+Value* BodyEmitter::bind(const Node& n, size_t k) {
+  Value* value = values_[n.a][k];
+  const Symbol& s = *site_.body->symbols[n.payload];
+  if (e_.check_bounds) {
+    auto& b = e_.b;
+    Value* high = e_.i64(s.upper);
+    if (s.extent)
+      high =
+          b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high,
+                                  b.CreateSub(e_.expr(*s.extent, *site_.instances[k]), e_.i64(1)));
+    Value* bad = b.CreateOr(b.CreateICmpSLT(value, e_.i64(s.lower)), b.CreateICmpSGT(value, high));
+    e_.when(bad, [&] {
+      b.CreateCall(llvm::FunctionType::get(b.getVoidTy(),
+                                           {b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty(),
+                                            b.getInt64Ty(), b.getInt64Ty()},
+                                           false),
+                   e_.service(kFail), {e_.f->context, e_.i64(-1), e_.i64(0), value, high});
+    });
+  }
+  site_.instances[k]->set(s, value);
+  return value;
+}
+
+// ----------------------------------------------------------------------------------------
+// addresses
+
+bool BodyEmitter::vectored_symbols(const Expr& e, const Env& env) const {
+  std::vector<SymbolRef> symbols;
+  collect_symbols(e, symbols);
+  for (const SymbolRef& s : symbols) {
+    Value* value = env.find(s->id);
+    if (value != nullptr && value->getType()->isVectorTy()) return true;
+  }
+  return false;
+}
+
+BodyEmitter::Address BodyEmitter::address(uint32_t access, size_t k) {
+  Address a;
+  a.buffer = site_.body->accesses[access].buffer;
+  const ir::Buffer& buffer = e_.kernel.buffers[a.buffer];
+  a.element = e_.ops.memory_type(buffer.dtype);
+  const Env& env = *site_.instances[k];
+  const Expr& offset = site_.form->offsets[access];
+  if (buffer.role == ir::BufferRole::row_local && site_.private_lanes > 1) {
+    // Lanes of a point group lie side by side.
+    Value* flat = e_.b.CreateMul(e_.expr(offset, env), e_.i64(site_.private_lanes));
+    a.base = e_.b.CreateAdd(flat, e_.i64(static_cast<int64_t>(k) * site_.lanes));
+    a.pattern = site_.lanes > 1 ? Pattern::contiguous : Pattern::uniform;
+    return a;
+  }
+  bool vectored = vectored_symbols(offset, env);
+  if (site_.lanes == 1 || site_.v == nullptr || (!vectored && !uses(offset, *site_.v))) {
+    if (!vectored) {
+      a.base = e_.expr(offset, env);
+      return a;
+    }
+  } else if (!vectored) {
+    auto affine = affine_in(offset, site_.v);
+    if (affine && affine->first.constant()) {
+      a.stride = *affine->first.constant();
+      a.pattern = a.stride == 1 ? Pattern::contiguous : Pattern::strided;
+      a.base = e_.expr(offset, env);
+      return a;
+    }
+  }
+  a.pattern = Pattern::scattered;
+  a.offsets = e_.ops.splat(e_.expr(offset, env, site_.v.get(), site_.lanes), site_.lanes);
+  return a;
+}
+
+Value* BodyEmitter::element_at(const Address& a, Value* offset) {
+  return e_.b.CreateGEP(a.element, e_.f->buffers[a.buffer], offset);
+}
+
+Value* BodyEmitter::lane_pointer(const Address& a, int lane) {
+  if (a.pattern == Pattern::scattered)
+    return element_at(a, e_.b.CreateExtractElement(a.offsets, static_cast<uint64_t>(lane)));
+  int64_t step = a.pattern == Pattern::contiguous ? 1
+                 : a.pattern == Pattern::strided  ? a.stride
+                                                  : 0;
+  return element_at(a, e_.b.CreateAdd(a.base, e_.i64(step * lane)));
+}
+
+// Bounds checking runs one point at a time: reports and clears `ok` for an access outside its
+// buffer.
+void BodyEmitter::check(uint32_t access, size_t k, Value* mask, Value*& ok) {
+  auto& b = e_.b;
+  const ir::Access& a = site_.body->accesses[access];
+  const ir::Buffer& buffer = e_.kernel.buffers[a.buffer];
+  const Env& env = *site_.instances[k];
+  for (size_t d = 0; d < a.coords.size(); ++d) {
+    Value* c = e_.expr(a.coords[d], env);
+    Value* extent = e_.expr(buffer.extents[d], env);
+    Value* bad = b.CreateICmpUGE(c, extent);
+    if (mask != nullptr) bad = b.CreateAnd(bad, mask);
+    e_.when(bad, [&] {
+      b.CreateCall(llvm::FunctionType::get(b.getVoidTy(),
+                                           {b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty(),
+                                            b.getInt64Ty(), b.getInt64Ty()},
+                                           false),
+                   e_.service(kFail),
+                   {e_.f->context, e_.i64(a.buffer), e_.i64(static_cast<int64_t>(d)), c, extent});
+    });
+    ok = b.CreateAnd(ok, b.CreateNot(bad));
+  }
+}
+
+bool BodyEmitter::hardware_mask(llvm::Type* element) const {
+  return element->getPrimitiveSizeInBits() >= 32 ? e_.target.masked_words : e_.target.masked_small;
+}
+
+// ---------------------------------------------------------------------------------------- loads
+
+Value* BodyEmitter::load(const Node& n, size_t k) {
+  Value* mask = n.a == ir::kNoNode ? nullptr : values_[n.a][k];
+  Value* other = n.a == ir::kNoNode ? nullptr : values_[n.b][k];
+  if (mask != nullptr) {
+    if (auto known = constant_bool(mask)) {
+      if (!*known) return other;
+      mask = nullptr;
+    }
+  }
+  DType dtype = e_.kernel.buffers[site_.body->accesses[n.payload].buffer].dtype;
+  if (e_.check_bounds) {
+    Value* ok = mask != nullptr ? mask : e_.b.getTrue();
+    check(n.payload, k, mask, ok);
+    if (mask == nullptr) other = llvm::Constant::getNullValue(e_.ops.type(n.type));
+    mask = ok;
+  }
+  Address a = address(n.payload, k);
+  if (mask == nullptr) return e_.ops.from_memory(dtype, load_plain(a));
+  Value* stored_other = e_.ops.to_memory(dtype, other);
+  return e_.ops.from_memory(dtype, load_masked(a, mask, stored_other));
+}
+
+Value* BodyEmitter::load_plain(const Address& a) {
+  auto& b = e_.b;
+  if (a.pattern == Pattern::strided) return load_strided(a);
+  if (a.pattern == Pattern::scattered) return load_lanes(a, nullptr);
+  Value* pointer = element_at(a, a.base);
+  llvm::Align align(std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8));
+  llvm::Type* type = a.element;
+  if (a.pattern == Pattern::contiguous) {
+    type = e_.ops.widen(type, site_.lanes);
+    if (site_.prefetch > 0 && e_.kernel.buffers[a.buffer].role != ir::BufferRole::row_local) {
+      Value* ahead =
+          b.CreateConstGEP1_64(b.getInt8Ty(), pointer, static_cast<uint64_t>(site_.prefetch));
+      b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()},
+                        {ahead, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+    }
+  }
+  auto* value = b.CreateAlignedLoad(type, pointer, align);
+  e_.annotate(value, a.buffer);
+  return value;
+}
+
+// Small constant strides: whole vectors, then shuffles. The last vector ends with the last element
+// that is wanted, so that nothing outside the buffer is read.
+Value* BodyEmitter::load_strided(const Address& a) {
+  auto& b = e_.b;
+  int64_t c = a.stride;
+  int lanes = site_.lanes;
+  if (c != -1 && (c < 2 || c > 4)) return load_lanes(a, nullptr);
+  llvm::Type* type = e_.ops.widen(a.element, lanes);
+  llvm::Align align(a.element->getPrimitiveSizeInBits() / 8);
+  auto block = [&](int64_t first) {
+    auto* x = b.CreateAlignedLoad(type, element_at(a, b.CreateAdd(a.base, e_.i64(first))), align);
+    e_.annotate(x, a.buffer);
+    return x;
+  };
+  std::vector<int> picks(static_cast<size_t>(lanes));
+  if (c == -1) {
+    for (int l = 0; l < lanes; ++l) picks[static_cast<size_t>(l)] = lanes - 1 - l;
+    return b.CreateShuffleVector(block(1 - lanes), picks);
+  }
+  Value* out = block(0);
+  for (int64_t part = 0; part < c; ++part) {
+    bool last = part == c - 1;
+    int64_t first = last ? c * (lanes - 1) - (lanes - 1) : part * lanes;
+    Value* x = part == 0 ? out : block(first);
+    for (int l = 0; l < lanes; ++l) {
+      int64_t at = c * l;
+      bool here = at >= part * lanes && (last || at < (part + 1) * lanes);
+      int kept = part == 0 ? -1 : l;  // of the parts before
+      picks[static_cast<size_t>(l)] =
+          here ? static_cast<int>(at - first) + (part == 0 ? 0 : lanes) : kept;
+    }
+    out = part == 0 ? b.CreateShuffleVector(x, picks) : b.CreateShuffleVector(out, x, picks);
+  }
+  return out;
+}
+
+Value* BodyEmitter::load_lanes(const Address& a, Value* mask) {
+  auto& b = e_.b;
+  Value* out = llvm::PoisonValue::get(e_.ops.widen(a.element, site_.lanes));
+  llvm::Align align(std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8));
+  for (int l = 0; l < site_.lanes; ++l) {
+    Value* pointer = lane_pointer(a, l);
+    if (mask != nullptr) {
+      Value* on = ScalarOps::width(mask) > 1
+                      ? b.CreateExtractElement(mask, static_cast<uint64_t>(l))
+                      : mask;
+      pointer = b.CreateSelect(on, pointer, e_.f->nothing);
+    }
+    auto* x = b.CreateAlignedLoad(a.element, pointer, align);
+    if (mask == nullptr) e_.annotate(x, a.buffer);
+    out = b.CreateInsertElement(out, x, static_cast<uint64_t>(l));
+  }
+  return out;
+}
+
+// Reads nothing where the mask is false: the address is replaced by that of zeros, or the hardware
+// masks.
+Value* BodyEmitter::load_masked(const Address& a, Value* mask, Value* other) {
+  auto& b = e_.b;
+  bool vector_mask = ScalarOps::width(mask) > 1;
+  llvm::Align align(std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8));
+  Value* value = nullptr;
+  if (a.pattern == Pattern::contiguous && vector_mask && hardware_mask(a.element)) {
+    llvm::Type* type = e_.ops.widen(a.element, site_.lanes);
+    auto* masked = b.CreateMaskedLoad(type, element_at(a, a.base), align, mask,
+                                      e_.ops.splat(other, site_.lanes));
+    e_.annotate(masked, a.buffer);
+    return masked;
+  }
+  if (a.pattern == Pattern::uniform || (a.pattern == Pattern::contiguous && !vector_mask)) {
+    // One address for all lanes: read it if any lane wants it.
+    Value* wanted = vector_mask ? b.CreateOrReduce(mask) : mask;
+    Value* pointer = b.CreateSelect(wanted, element_at(a, a.base), e_.f->nothing);
+    int lanes = a.pattern == Pattern::uniform ? 1 : site_.lanes;
+    value = b.CreateAlignedLoad(e_.ops.widen(a.element, lanes), pointer, align);
+  } else {
+    value = load_lanes(a, mask);
+  }
+  int lanes = std::max({ScalarOps::width(value), ScalarOps::width(other), ScalarOps::width(mask)});
+  return b.CreateSelect(mask, e_.ops.splat(value, lanes), e_.ops.splat(other, lanes));
+}
+
+}  // namespace heddle::cpu

@@ -1,0 +1,73 @@
+// Emits one copy of a body for several points at once: `instances` vectors of `lanes` points along
+// the vector axis.
+#pragma once
+
+#include "backend/cpu/emit_context.h"
+#include "backend/cpu/form.h"
+
+#include <vector>
+
+namespace heddle::cpu {
+
+// Values of a node, one an instance; a scalar where all lanes agree.
+using Values = std::vector<llvm::Value*>;
+
+struct BodySite {
+  const ir::Body* body = nullptr;
+  const BodyForm* form = nullptr;
+  int lanes = 1;
+  SymbolRef v;  // vector axis; each instance's Env binds it to its first lane
+  std::vector<Env*> instances;
+  int private_lanes = 1;  // lanes of a point group in row_local buffers (outer vector axis)
+  int prefetch = 0;       // bytes ahead of contiguous loads; 0: none
+  bool stream = false;    // stores bypass the cache (addresses are aligned)
+  std::function<llvm::Value*(const ir::RowRef&, size_t instance)> row;
+  // Running combination of a scan at this point.
+  std::function<llvm::Value*(uint32_t scan, DType type, llvm::Value* value, size_t instance)> scan;
+};
+
+class BodyEmitter {
+ public:
+  BodyEmitter(EmitContext& e, BodySite site);
+  void run();  // nodes, then stores
+  const Values& values(ir::NodeId id) const { return values_[id]; }
+
+ private:
+  enum class Pattern : uint8_t { uniform, contiguous, strided, scattered };
+  struct Address {
+    Pattern pattern = Pattern::uniform;
+    int64_t stride = 0;              // elements, of `strided`
+    llvm::Value* base = nullptr;     // first lane's element, or the uniform one
+    llvm::Value* offsets = nullptr;  // of `scattered`: a vector
+    llvm::Type* element = nullptr;
+    ir::BufferId buffer = 0;
+  };
+  Address address(uint32_t access, size_t k);
+  llvm::Value* element_at(const Address& a, llvm::Value* offset);
+  llvm::Value* lane_pointer(const Address& a, int lane);
+  bool vectored_symbols(const Expr& e, const Env& env) const;
+  void check(uint32_t access, size_t k, llvm::Value* mask, llvm::Value*& ok);
+
+  llvm::Value* node(ir::NodeId id, size_t k);
+  llvm::Value* load(const ir::Node& n, size_t k);
+  llvm::Value* load_plain(const Address& a);
+  llvm::Value* load_masked(const Address& a, llvm::Value* mask, llvm::Value* other);
+  llvm::Value* load_strided(const Address& a);
+  llvm::Value* load_lanes(const Address& a, llvm::Value* mask);
+  llvm::Value* bind(const ir::Node& n, size_t k);
+  llvm::Value* select(const ir::Node& n, size_t k);
+  llvm::Value* logic(const ir::Node& n, llvm::Value* a, llvm::Value* b);
+
+  void store(size_t index);
+  void store_one(const ir::Store& s, size_t k);
+  bool store_pair(size_t index);
+  void store_lanes(const Address& a, llvm::Value* value, llvm::Value* mask, const ir::Store& s);
+  void store_lane(const Address& a, llvm::Value* pointer, llvm::Value* value, const ir::Store& s);
+  bool hardware_mask(llvm::Type* element) const;
+
+  EmitContext& e_;
+  BodySite site_;
+  std::vector<Values> values_;
+};
+
+}  // namespace heddle::cpu

@@ -1,0 +1,94 @@
+// Loops of one nest.
+#pragma once
+
+#include "backend/cpu/body_emitter.h"
+#include "backend/cpu/fold.h"
+#include "backend/cpu/nest_plan.h"
+
+#include <memory>
+
+namespace heddle::cpu {
+
+// Slots of the frame (8 bytes each) through which the control function passes its state to forked
+// functions.
+struct FrameLayout {
+  int buffers = 0, symbols = 0, block = 0, partials = 0, rows = 0, size = 0;
+  FrameLayout(const ir::Kernel& kernel, int row_slots);
+};
+
+class NestEmitter {
+ public:
+  // `frame`: the control function's frame.
+  NestEmitter(EmitContext& e, const ir::Nest& nest, const FrameLayout& layout, int index);
+  void emit();
+  static int row_slots(const ir::Nest& nest);
+
+ private:
+  using Body = std::function<void()>;
+  // Points computed side by side: an Env each.
+  struct Group {
+    std::vector<std::unique_ptr<Env>> envs;
+    int lanes = 1;
+    SymbolRef v;
+    bool main = false;  // the widest loop of its axis
+  };
+  Group group(const Env& parent, const SymbolRef& v, llvm::Value* first, int lanes, int count);
+
+  // Runs f with the arguments of a forked function (begin, end) inside a new function, then
+  // restores the old one.
+  llvm::Function* forked(const char* name,
+                         const std::function<void(llvm::Value*, llvm::Value*)>& f);
+  void load_frame(FunctionState& state);
+  void store_frame();
+  void reload_scalars();
+  void fork(llvm::Function* function, llvm::Value* count, llvm::Value* work);
+  llvm::Value* slot(int index);
+
+  void emit_outer();
+  void outer_blocks(llvm::Value* begin, llvm::Value* end);
+  // Calls f with the environment of each row number in [begin, end); `blocks`: a further, fastest
+  // coordinate.
+  void each_row(const std::vector<ir::Axis>& axes, llvm::Value* blocks, llvm::Value* begin,
+                llvm::Value* end, const Env& env, const std::function<void(Env&, llvm::Value*)>& f);
+  llvm::Value* row_count(const std::vector<ir::Axis>& axes, const Env& env);
+  // lo <= v < hi by groups: widest, one vector, single points.
+  void each_group(const VectorLoop& loop, llvm::Value* lo, llvm::Value* hi, const Env& env,
+                  const std::function<void(Group&)>& f);
+  void allocate_private(int lanes);
+
+  void phases(Group& g, const std::vector<PhaseForm>* forms);
+  void serial_phase(size_t p, Group& g, const PhaseForm& form);
+  void serial_loops(size_t p, Group& g, const PhaseForm& form, size_t level,
+                    std::vector<Accumulator>& inner);
+  void copies(size_t p, Group& g, const PhaseForm& form, std::vector<Accumulator>* accumulators);
+  void vector_phase(size_t p, Env& env);
+  void vector_rows(size_t p, Env& env, size_t level, std::vector<Accumulator>& total);
+  void vector_row(size_t p, Env& env, llvm::Value* lo, llvm::Value* hi,
+                  std::vector<Accumulator>& total);
+  void vector_blocks(size_t p, const Segment& s, Env& env, llvm::Value* lo, llvm::Value* hi,
+                     std::vector<Accumulator>& total);
+  bool forkable(size_t p) const;
+  void fork_phase(size_t p, Env& env);
+  void phase_chunks(size_t p, llvm::Value* begin, llvm::Value* end, llvm::Value* chunks);
+  std::vector<Accumulator> accumulators(size_t p, int lanes, size_t count);
+  void set_rows(size_t p, size_t r, Values value, Values index);
+  bool floating_sum(size_t p) const;
+  bool has_scan_axis(size_t p) const;
+  bool maybe_empty(size_t p) const;
+  void reset_scans(size_t p, Group& g);
+
+  EmitContext& e_;
+  const ir::Nest& nest_;
+  const FrameLayout& layout_;
+  int index_;
+  NestPlan plan_;
+  llvm::Value* frame_ = nullptr;
+  // Of the point group that is being written: [phase][reduction][component] -> one value an
+  // instance.
+  std::vector<std::vector<std::array<Values, 2>>> rows_;
+  std::vector<std::vector<llvm::AllocaInst*>>
+      carries_;  // [scan][instance] of the phase that is being written
+  const PhaseForm* forms_ = nullptr;
+};
+
+}  // namespace heddle::cpu

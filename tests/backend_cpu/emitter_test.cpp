@@ -1,0 +1,232 @@
+// Kernels compiled by the CPU emitter against the interpreter: chosen forms.
+#include "harness.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::test {
+namespace {
+
+using ir::AxisKind;
+using ir::BodyBuilder;
+using ir::BufferRole;
+using ir::NodeId;
+using ir::ScalarOp;
+
+ir::Axis axis(const std::string& name, const Expr& extent, AxisKind kind = AxisKind::mapped) {
+  return {make_loop_symbol(name, extent), extent, kind};
+}
+Expr var(const ir::Axis& a) { return Expr(a.var); }
+
+void add_nest(ir::Kernel& k, ir::Nest nest) {
+  ir::Stmt s;
+  s.nest = std::make_shared<ir::Nest>(std::move(nest));
+  k.body.push_back(s);
+}
+
+void check(const ir::Kernel& k, const std::vector<int64_t>& symbols, bool exact, double rtol = 0,
+           double atol = 0) {
+  KernelRun run(k, symbols, 7);
+  RunResult expected = run.interpret();
+  for (const std::string& arch : runnable_archs()) {
+    RunResult first;
+    for (int threads : {1, 2, 4}) {
+      RunResult actual = run.compiled(arch, threads);
+      EXPECT_EQ(difference(run, expected, actual, exact, rtol, atol), "")
+          << arch << ", " << threads << " threads\n"
+          << ir::print(k);
+      if (threads == 1) first = actual;
+      EXPECT_EQ(difference(run, first, actual, true), "") << "threads change bits";
+    }
+    EXPECT_EQ(difference(run, expected, run.compiled(arch, 1, true), exact, rtol, atol), "")
+        << arch << ", bounds checked";
+  }
+}
+
+TEST(CpuEmitter, AddsVectorsOfOddLength) {
+  for (int64_t n : {0, 1, 7, 8, 31, 33, 1000, 100003}) {
+    ir::Kernel k;
+    k.name = "add";
+    k.buffers = {{"x", f32, {n}, BufferRole::input},
+                 {"y", f32, {n}, BufferRole::input},
+                 {"z", f32, {n}, BufferRole::output}};
+    ir::Axis i = axis("i", n);
+    BodyBuilder b;
+    NodeId x = b.load(f32, {0, {var(i)}}), y = b.load(f32, {1, {var(i)}});
+    b.store({2, {var(i)}}, b.binary(ScalarOp::add, x, y));
+    ir::Nest nest;
+    nest.outer = {i};
+    nest.phases.push_back({{}, b.take(), {}});
+    add_nest(k, nest);
+    check(k, {}, true);
+  }
+}
+
+TEST(CpuEmitter, SymbolicSizesAndBroadcast) {
+  ir::Kernel k;
+  k.name = "bias";
+  Dim m("m"), n("n");
+  k.symbols = {m.symbol(), n.symbol()};
+  k.buffers = {{"x", f32, {m, n}, BufferRole::input},
+               {"bias", f32, {n}, BufferRole::input},
+               {"scale", f32, {m}, BufferRole::input},
+               {"z", f32, {m, n}, BufferRole::output}};
+  ir::Axis i = axis("i", m), j = axis("j", n);
+  BodyBuilder b;
+  NodeId x = b.load(f32, {0, {var(i), var(j)}}), y = b.load(f32, {1, {var(j)}}),
+         s = b.load(f32, {2, {var(i)}});
+  b.store({3, {var(i), var(j)}}, b.fma(x, s, y));
+  ir::Nest nest;
+  nest.outer = {i, j};
+  nest.phases.push_back({{}, b.take(), {}});
+  add_nest(k, nest);
+  for (auto [mm, nn] :
+       {std::pair<int64_t, int64_t>{3, 5}, {0, 4}, {4, 0}, {17, 100}, {1, 4097}, {300, 1}})
+    check(k, {mm, nn}, true);
+}
+
+// Softmax rows: three phases, a row buffer.
+TEST(CpuEmitter, SoftmaxRows) {
+  for (bool last : {true, false}) {
+    ir::Kernel k;
+    k.name = "softmax";
+    int64_t rows = 37, n = 301;
+    std::vector<Expr> shape = last ? std::vector<Expr>{rows, n} : std::vector<Expr>{n, rows};
+    k.buffers = {{"x", f32, shape, BufferRole::input},
+                 {"y", f32, shape, BufferRole::output},
+                 {"e", f32, {n}, BufferRole::row_local}};
+    ir::Axis i = axis("i", rows), j0 = axis("j0", n, AxisKind::reduced),
+             j1 = axis("j1", n, AxisKind::reduced), j2 = axis("j2", n);
+    auto at = [&](const ir::Axis& j) {
+      return last ? std::vector<Expr>{var(i), var(j)} : std::vector<Expr>{var(j), var(i)};
+    };
+    ir::Nest nest;
+    nest.outer = {i};
+    {
+      BodyBuilder b;
+      NodeId x = b.keep(b.load(f32, {0, at(j0)}));
+      ir::Body body = b.take();
+      nest.phases.push_back({{j0}, body, {{ir::ReduceOp::max, b.renumbered(x), f32}}});
+    }
+    {
+      BodyBuilder b;
+      NodeId d = b.binary(ScalarOp::sub, b.load(f32, {0, at(j1)}), b.row(f32, {0, 0, 0}));
+      NodeId e = b.keep(
+          b.binary(ScalarOp::div, b.constant(f32, 1),
+                   b.binary(ScalarOp::add, b.constant(f32, 1), b.binary(ScalarOp::mul, d, d))));
+      b.store({2, {var(j1)}}, e);
+      ir::Body body = b.take();
+      nest.phases.push_back({{j1}, body, {{ir::ReduceOp::sum, b.renumbered(e), f32}}});
+    }
+    {
+      BodyBuilder b;
+      b.store({1, at(j2)},
+              b.binary(ScalarOp::div, b.load(f32, {2, {var(j2)}}), b.row(f32, {1, 0, 0})));
+      nest.phases.push_back({{j2}, b.take(), {}});
+    }
+    add_nest(k, nest);
+    check(k, {}, false, 1e-5, 1e-7);
+  }
+}
+
+TEST(CpuEmitter, ArgMaxAndSums) {
+  for (int64_t n : {1, 5, 64, 1000, 70000}) {
+    ir::Kernel k;
+    k.name = "fold";
+    k.buffers = {{"x", f32, {3, n}, BufferRole::input},
+                 {"at", i64, {3}, BufferRole::output},
+                 {"max", f32, {3}, BufferRole::output},
+                 {"count", i32, {3}, BufferRole::output}};
+    ir::Axis i = axis("i", 3), j = axis("j", n, AxisKind::reduced);
+    ir::Nest nest;
+    nest.outer = {i};
+    BodyBuilder b;
+    NodeId x = b.keep(b.load(f32, {0, {var(i), var(j)}}));
+    NodeId positive = b.keep(b.cast(b.binary(ScalarOp::gt, x, b.constant(f32, 0)), i32));
+    ir::Body body = b.take();
+    nest.phases.push_back({{j},
+                           body,
+                           {{ir::ReduceOp::argmax, b.renumbered(x), f32},
+                            {ir::ReduceOp::sum, b.renumbered(positive), i32}}});
+    BodyBuilder s;
+    s.store({1, {var(i)}}, s.row(i64, {0, 0, 1}));
+    s.store({2, {var(i)}}, s.row(f32, {0, 0, 0}));
+    s.store({3, {var(i)}}, s.row(i32, {0, 1, 0}));
+    nest.phases.push_back({{}, s.take(), {}});
+    add_nest(k, nest);
+    check(k, {}, true);
+  }
+}
+
+// A 3x3 window with clamped and with masked borders.
+TEST(CpuEmitter, StencilBorders) {
+  for (bool masked : {false, true}) {
+    for (int64_t w : {1, 2, 5, 33, 300}) {
+      ir::Kernel k;
+      k.name = "stencil";
+      k.buffers = {{"x", f32, {20, w}, BufferRole::input},
+                   {"w", f32, {3, 3}, BufferRole::input},
+                   {"y", f32, {20, w}, BufferRole::output}};
+      ir::Axis i = axis("i", 20), j = axis("j", w), a = axis("a", 3, AxisKind::reduced),
+               c = axis("c", 3, AxisKind::reduced);
+      ir::Nest nest;
+      nest.outer = {i, j};
+      BodyBuilder b;
+      Expr y = var(i) + var(a) - 1, x = var(j) + var(c) - 1;
+      NodeId v;
+      if (masked) {
+        NodeId mask =
+            b.binary(ScalarOp::bit_and, b.binary(ScalarOp::ge, b.index(y), b.constant_int(i64, 0)),
+                     b.binary(ScalarOp::lt, b.index(y), b.constant_int(i64, 20)));
+        mask = b.binary(ScalarOp::bit_and, mask,
+                        b.binary(ScalarOp::ge, b.index(x), b.constant_int(i64, 0)));
+        mask = b.binary(ScalarOp::bit_and, mask,
+                        b.binary(ScalarOp::lt, b.index(x), b.constant_int(i64, w)));
+        v = b.load(f32, {0, {y, x}}, mask, b.constant(f32, 0));
+      } else {
+        v = b.load(f32, {0, {min(max(y, 0), 19), min(max(x, 0), w - 1)}});
+      }
+      NodeId product = b.keep(b.binary(ScalarOp::mul, v, b.load(f32, {1, {var(a), var(c)}})));
+      ir::Body body = b.take();
+      nest.phases.push_back({{a, c}, body, {{ir::ReduceOp::max, b.renumbered(product), f32}}});
+      BodyBuilder s;
+      s.store({2, {var(i), var(j)}}, s.row(f32, {0, 0, 0}));
+      nest.phases.push_back({{}, s.take(), {}});
+      add_nest(k, nest);
+      check(k, {}, true);
+    }
+  }
+}
+
+TEST(CpuEmitter, ScalarLoopStaysExact) {
+  ir::Kernel k;
+  k.name = "loop";
+  k.buffers = {{"limit", f32, {}, BufferRole::input},
+               {"out", f32, {}, BufferRole::output},
+               {"v", f32, {}, BufferRole::scalar_local},
+               {"go", bool_, {}, BufferRole::scalar_local}};
+  auto nest = [](ir::Body body) {
+    ir::Nest n;
+    n.phases.push_back({{}, std::move(body), {}});
+    ir::Stmt s;
+    s.nest = std::make_shared<ir::Nest>(std::move(n));
+    return s;
+  };
+  BodyBuilder init, test, step, last;
+  init.store({2, {}}, init.constant(f32, 1));
+  test.store({3, {}}, test.binary(ScalarOp::lt, test.load(f32, {2, {}}), test.constant(f32, 1e6)));
+  step.store({2, {}},
+             step.binary(ScalarOp::mul, step.load(f32, {2, {}}), step.constant(f32, 1.001)));
+  last.store({1, {}}, last.load(f32, {2, {}}));
+  k.body.push_back(nest(init.take()));
+  ir::Stmt w;
+  w.kind = ir::StmtKind::while_loop;
+  w.predicate = 3;
+  w.first = {nest(test.take())};
+  w.second = {nest(step.take())};
+  k.body.push_back(w);
+  k.body.push_back(nest(last.take()));
+  check(k, {}, true);
+}
+
+}  // namespace
+}  // namespace heddle::test

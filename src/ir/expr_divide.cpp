@@ -115,28 +115,58 @@ bool is_extent(const Expr& atom) {
   return atom.kind() == ExprKind::symbol && atom.symbol()->kind == SymbolKind::extent;
 }
 
-// One step: replaces the first atom that is not an extent, in a term whose other factors are not negative, by the extreme
-// value that makes e smallest.
-std::optional<Expr> weaken(const Expr& e) {
+// The order in which atoms are replaced by their extremes: minima and maxima first, then loop variables whose extent names
+// others (a later symbol can only name earlier ones), then the rest as they come.
+uint64_t rank(const Expr& atom) {
+  if (atom.kind() == ExprKind::min || atom.kind() == ExprKind::max) return UINT64_MAX;
+  if (atom.kind() != ExprKind::symbol) return 0;
+  const Symbol& s = *atom.symbol();
+  return s.extent != nullptr && !s.extent->is_constant() ? s.id : 0;
+}
+
+// One step: an atom that is not an extent, in a term whose other factors are not negative, is replaced by the extreme value
+// that makes e smallest. Several results: it is enough that one of them is not negative.
+std::vector<Expr> weaken(const Expr& e) {
   Poly p = to_poly(e);
+  struct Choice {
+    const Monomial* m = nullptr;
+    size_t factor = 0;
+    int64_t coefficient = 0;
+    std::vector<Expr> bounds;
+  };
+  std::optional<Choice> best;
   for (const auto& [m, c] : p.terms) {
     for (size_t k = 0; k < m.size(); ++k) {
-      if (is_extent(m[k])) continue;
+      if (is_extent(m[k]) || (best && rank(m[k]) <= rank((*best->m)[best->factor]))) continue;
       bool others_positive = true;
       for (size_t j = 0; j < m.size(); ++j) others_positive = others_positive && (j == k || m[j].lower() >= 0);
       if (!others_positive) continue;
       std::optional<Expr> bound = extreme(m[k], c < 0);
       if (!bound) continue;
-      Poly rest = p;
-      rest.add_term(m, -c);
-      Monomial others = m;
-      others.erase(others.begin() + static_cast<int64_t>(k));
-      Poly term;
-      term.add_term(others, c);
-      return from_poly(rest) + from_poly(term) * *bound;
+      best = Choice{&m, k, c, {*bound}};
+      ExprKind kind = m[k].kind();
+      if (kind == ExprKind::min || kind == ExprKind::max) best->bounds.push_back(m[k].operands()[1]);
     }
   }
-  return std::nullopt;
+  std::vector<Expr> results;
+  if (!best) return results;
+  Poly rest = p;
+  rest.add_term(*best->m, -best->coefficient);
+  Monomial others = *best->m;
+  others.erase(others.begin() + static_cast<int64_t>(best->factor));
+  Poly term;
+  term.add_term(others, best->coefficient);
+  for (const Expr& bound : best->bounds) results.push_back(from_poly(rest) + from_poly(term) * bound);
+  return results;
+}
+
+bool prove(const Expr& e, int depth) {
+  if (e.lower() >= 0) return true;
+  if (e.upper() < 0 || depth == 0) return false;
+  for (const Expr& next : weaken(e)) {
+    if (!(next == e) && prove(next, depth - 1)) return true;
+  }
+  return false;
 }
 
 bool between_zero_and(const Expr& rest, const Expr& b) {
@@ -267,16 +297,6 @@ std::optional<Expr> divide_exactly(const Expr& a, const Expr& b) {
   return from_poly(std::move(d.quotient));
 }
 
-bool prove_nonnegative(const Expr& e) {
-  Expr x = e;
-  for (int steps = 0; steps < 24; ++steps) {
-    if (x.lower() >= 0) return true;
-    if (x.upper() < 0) return false;
-    std::optional<Expr> next = weaken(x);
-    if (!next || *next == x) return false;
-    x = *next;
-  }
-  return false;
-}
+bool prove_nonnegative(const Expr& e) { return prove(e, 24); }
 
 }  // namespace heddle::detail

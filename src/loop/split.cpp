@@ -34,6 +34,15 @@ bool is_columnar(const Group& g, size_t space) {
   return columnar;
 }
 
+// At most `chunk` (at least 1), and a divisor of n if one is near: whole blocks need no checks.
+int64_t even_chunk(int64_t n, int64_t chunk) {
+  chunk = std::clamp<int64_t>(chunk, 1, std::max<int64_t>(n, 1));
+  for (int64_t c = chunk; c > chunk / 2; --c) {
+    if (n % c == 0) return c;
+  }
+  return chunk;
+}
+
 Blocking block(const std::vector<LoopAxis>& axes, int64_t target) {
   std::optional<int64_t> total = product(axes).constant();
   Blocking b;
@@ -176,7 +185,7 @@ Cut SplitBuilder::cut(size_t space) const {
   std::optional<int64_t> n = axis.extent.constant(), chunk = b->chunk.constant();
   bool even = n && chunk && *n % *chunk == 0;
   Expr left = even ? b->chunk : min(b->chunk, axis.extent - first);
-  LoopAxis in{make_loop_symbol(axis.var->name, b->chunk), left};
+  LoopAxis in{make_loop_symbol(axis.var->name, left), left};
   c.outer.push_back(at);
   c.inner.push_back(in);
   c.inner.insert(c.inner.end(), axes.begin() + static_cast<int64_t>(b->axis) + 1, axes.end());

@@ -1,4 +1,5 @@
-// Random chains of reduce -> broadcast -> reduce over random axes: one kernel each, equal to the judge.
+// Random chains of reduce -> broadcast -> reduce over random axes: one kernel each, equal to the
+// judge.
 #include "loop/run_scheduled.h"
 #include "ops/judge.h"
 #include "support/numeric.h"
@@ -25,21 +26,32 @@ struct RowProgram {
   Tensor reduce(const Tensor& v, const std::vector<int>& axes) {
     ReduceOptions o{.axes = axes, .keep_axes = true};
     switch (pick(4)) {
-      case 0: return reduce_max(v, o);
-      case 1: return mean(v, o);
-      case 2: return variance(v, o);
-      default: return mean(abs(v), o);
+      case 0:
+        return reduce_max(v, o);
+      case 1:
+        return mean(v, o);
+      case 2:
+        return variance(v, o);
+      default:
+        return mean(abs(v), o);
     }
   }
   Tensor pointwise(const Tensor& v, const Tensor& other) {
     switch (pick(7)) {
-      case 0: return tanh(v);
-      case 1: return exp(minimum(v, other));
-      case 2: return v * other;
-      case 3: return v - other * 0.5;
-      case 4: return sigmoid(v) + other;
-      case 5: return relu(v) * 0.5;
-      default: return v / (1.0 + abs(other));
+      case 0:
+        return tanh(v);
+      case 1:
+        return exp(minimum(v, other));
+      case 2:
+        return v * other;
+      case 3:
+        return v - other * 0.5;
+      case 4:
+        return sigmoid(v) + other;
+      case 5:
+        return relu(v) * 0.5;
+      default:
+        return v / (1.0 + abs(other));
     }
   }
   void build() {
@@ -80,7 +92,8 @@ TEST(RowPrograms, AreOneKernel) {
       Tolerance t = tolerance(f32, p.length, 8);
       t.relative *= 64;
       t.absolute *= 64;
-      EXPECT_EQ(difference(r.results[k], expected[k], t), "") << "seed " << seed << "\n" << ir::print(*g) << r.text;
+      EXPECT_EQ(difference(r.results[k], expected[k], t), "") << "seed " << seed << "\n"
+                                                              << ir::print(*g) << r.text;
     }
     if (testing::Test::HasFailure()) return;
   }

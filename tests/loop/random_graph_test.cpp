@@ -1,0 +1,39 @@
+// Random graphs: fused, unfused and with loops as single kernels, against the judge.
+#include "support/random_graph.h"
+#include "loop/run_scheduled.h"
+#include "ops/judge.h"
+#include "support/numeric.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace heddle::test {
+namespace {
+
+TEST(RandomGraphs, AgreeWithTheJudge) {
+  const char* count = std::getenv("HEDDLE_TEST_COUNT");
+  uint64_t first = test_seed(1), n = count != nullptr ? std::strtoull(count, nullptr, 10) : 60;
+  for (uint64_t seed = first; seed < first + n; ++seed) {
+    RandomGraph random = random_graph(seed);
+    Verdict verdict = judge_random_graph(random);
+    std::shared_ptr<ir::Graph> g = prepare(random.graph, random.feeds, random.targets);
+    for (int mode = 0; mode < 3; ++mode) {
+      ScheduledRun r;
+      try {
+        r = run_scheduled(*g, random.values, {.fusion = mode != 1, .fuse_loops = mode == 2});
+      } catch (const Error& e) {
+        FAIL() << "seed " << seed << ", mode " << mode << ": " << e.what() << "\n" << ir::print(*g);
+      }
+      std::vector<Array> results;
+      for (const ops::HostTensor& t : r.results) results.push_back(to_array(t));
+      std::string difference = compare_with(verdict, results);
+      ASSERT_EQ(difference, "") << "seed " << seed << ", mode " << mode << "\n"
+                                << ir::print(*g) << "\n"
+                                << r.text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -47,29 +47,38 @@ std::vector<Link> cross_reads(const Group& reader, const Group& maker) {
   return out;
 }
 
-// Pairs of reads of the same value outside of both.
-std::vector<Link> shared_reads(const Group& f, const Group& g) {
-  std::map<ValueId, std::vector<std::pair<const Member*, const Read*>>> mine;
-  for (const Member& m : f.members) {
+// Is every coordinate a loop variable or 0? (The middle of a window, not its rim.)
+bool is_plain(const Read& r) {
+  return std::all_of(r.coords.begin(), r.coords.end(),
+                     [](const Expr& e) { return e.kind() == ExprKind::symbol || e.is(0); });
+}
+
+// One read of each outside value in each space of a group, a plain one if there is one.
+using SpaceReads = std::map<std::pair<ValueId, size_t>, const Read*>;
+SpaceReads outside_reads(const Group& g, const Group& other) {
+  SpaceReads out;
+  for (const Member& m : g.members) {
     for (const Read& r : m.reads) {
       bool varies = std::any_of(r.coords.begin(), r.coords.end(),
                                 [](const Expr& e) { return !e.is_constant(); });
-      if (varies && f.find(r.value) == nullptr && g.find(r.value) == nullptr &&
-          mine[r.value].size() < 2) {
-        mine[r.value].emplace_back(&m, &r);
-      }
+      if (!varies || g.find(r.value) != nullptr || other.find(r.value) != nullptr) continue;
+      const Read*& best = out[{r.value, m.space}];
+      if (best == nullptr || (is_plain(r) && !is_plain(*best))) best = &r;
     }
   }
+  return out;
+}
+
+// Pairs of reads of the same value outside of both; the widest say most.
+std::vector<Link> shared_reads(const Group& f, const Group& g) {
+  SpaceReads mine = outside_reads(f, g), others = outside_reads(g, f);
   std::vector<Link> out;
-  for (const Member& m : g.members) {
-    for (const Read& r : m.reads) {
-      auto it = mine.find(r.value);
-      if (it == mine.end() || out.size() >= 12) continue;
-      for (const auto& [member, read] : it->second)
-        out.push_back({read->coords, r.coords, member->space, m.space});
+  for (const auto& [key, read] : others) {
+    auto it = mine.lower_bound({key.first, 0});
+    for (; it != mine.end() && it->first.first == key.first && out.size() < 24; ++it) {
+      out.push_back({it->second->coords, read->coords, it->first.second, key.second});
     }
   }
-  // The widest reads say most.
   std::stable_sort(out.begin(), out.end(),
                    [](const Link& a, const Link& b) { return a.f.size() > b.f.size(); });
   return out;

@@ -213,6 +213,8 @@ bool is_bijection(const Bindings& values, const std::vector<LoopAxis>& to,
     auto it = values.find(a.var->id);
     if (it == values.end()) return false;
     if (!only_uses(it->second, from, {})) return false;
+    if (is_less_equal(0, it->second) != Ordering::yes) return false;
+    if (is_less_equal(it->second, a.extent - Expr(1)) != Ordering::yes) return false;
     back.push_back({it->second, Expr(a.var)});
   }
   Solution s = solve(back, from, false);

@@ -95,10 +95,12 @@ PhaseProgram KernelProgram::phase(const ir::Phase& from) {
     p.lower.push_back(s->lower);
     p.upper.push_back(s->upper);
   }
-  p.scan_types.resize(from.body.scans.size(), DType::f32);
   for (ir::Node& n : p.nodes) {
     if (n.op == ir::ScalarOp::constant) n.bits = canonical(n.type, n.bits).bits;
-    if (n.op == ir::ScalarOp::scan) p.scan_types[n.payload] = n.type;
+    if (n.op == ir::ScalarOp::scan) {
+      p.scans.push_back({from.body.scans[n.payload].op, n.type});
+      n.payload = static_cast<uint32_t>(p.scans.size() - 1);
+    }
   }
   for (const Expr& e : from.body.exprs) p.exprs.emplace_back(e, slots_);
   for (const ir::Access& a : from.body.accesses) {
@@ -107,7 +109,6 @@ PhaseProgram KernelProgram::phase(const ir::Phase& from) {
     p.accesses.push_back(std::move(access));
   }
   p.rows = from.body.rows;
-  p.scans = from.body.scans;
   p.stores = from.body.stores;
   p.reductions = from.reductions;
   return p;

@@ -43,8 +43,11 @@ struct PhaseProgram {
   std::vector<uint32_t> bind_slots;   // of Body::symbols
   std::vector<int64_t> lower, upper;  // their bounds
   std::vector<ir::RowRef> rows;
-  std::vector<ir::ScanSpec> scans;
-  std::vector<DType> scan_types;
+  struct Scan {
+    ir::ReduceOp op = ir::ReduceOp::sum;
+    DType type = DType::unknown;
+  };
+  std::vector<Scan> scans;  // one a scan node, whose payload is its place here
   std::vector<ir::Store> stores;
   std::vector<ir::Reduction> reductions;
   bool scanned = false;  // the last inner axis is a scan axis

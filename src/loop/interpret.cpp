@@ -151,9 +151,7 @@ void Machine::run_phase(const PhaseProgram& phase, const Rows& rows, std::vector
   for_points(phase.inner, 0, slots_, [&] {
     if (phase.scanned && slots_[phase.inner.back().slot] == 0) {
       scans_.clear();
-      for (size_t k = 0; k < phase.scans.size(); ++k) {
-        scans_.emplace_back(phase.scans[k].op, phase.scan_types[k]);
-      }
+      for (const PhaseProgram::Scan& scan : phase.scans) scans_.emplace_back(scan.op, scan.type);
     }
     for (size_t k = 0; k < phase.nodes.size(); ++k)
       values_[k] = run_node(phase, phase.nodes[k], rows);

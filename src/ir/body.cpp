@@ -133,7 +133,13 @@ NodeId BodyBuilder::scan(ScanSpec spec, NodeId value) {
   n.op = ScalarOp::scan;
   n.type = type(value);
   n.a = value;
-  n.payload = intern_in(body_.scans, spec);
+  // Each scan node has an entry, hence a running value, of its own.
+  for (NodeId k = 0; k < body_.nodes.size(); ++k) {
+    const Node& other = body_.nodes[k];
+    if (other.op == ScalarOp::scan && other.a == value && body_.scans[other.payload] == spec) return k;
+  }
+  n.payload = static_cast<uint32_t>(body_.scans.size());
+  body_.scans.push_back(spec);
   return intern(n);
 }
 

@@ -23,7 +23,7 @@ enum class ScalarOp : uint8_t {
   load,      // accesses[payload]; a: mask (boolean) or none; b: value where the mask is false (required with a mask)
   bind,      // defines the indirect symbol symbols[payload] as the i64 node a, which must lie in the symbol's bounds
   row,       // result of an earlier phase of the nest: payload = RowRef index in Body::rows
-  scan,      // running combination of a along the phase's scan axis: scans[payload]; inclusive of a
+  scan,      // running combination of a along the phase's scan axis: scans[payload], one entry a node; inclusive of a
   // unary
   neg, abs, sqrt, floor, ceil, trunc, rint, bit_not, logical_not, is_nan,
   // binary

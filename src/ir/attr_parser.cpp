@@ -5,6 +5,7 @@
 #include <heddle/error.h>
 
 #include <cstring>
+#include <limits>
 
 namespace heddle::ir {
 

@@ -13,8 +13,14 @@ namespace heddle::detail {
 namespace {
 
 int64_t floor_div(int64_t a, int64_t b) {
+  if (b == -1) return saturating_mul(a, -1);
   int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+}
+int64_t floor_mod(int64_t a, int64_t b) {
+  if (b == -1) return 0;
+  int64_t r = a % b;
+  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
 }
 
 // m / d as multisets, if d is contained in m.
@@ -44,7 +50,7 @@ Division divide_by_constant(const Poly& a, int64_t b) {
       r.quotient.add_term(m, c / b);
     } else if (m.empty() && b > 0) {
       r.quotient.add_term(m, floor_div(c, b));
-      r.rest.add_term(m, c - floor_div(c, b) * b);
+      r.rest.add_term(m, floor_mod(c, b));
     } else {
       r.rest.add_term(m, c);
     }
@@ -273,7 +279,10 @@ Expr divide(const Expr& a, const Expr& b) {
   if (b.is(1)) return a;
   if (a.is_constant() && b.is_constant()) return Expr(floor_div(*a.constant(), *b.constant()));
   if (a.is(0)) return Expr(0);
-  if (std::optional<int64_t> c = b.constant(); c && *c < 0) return -a / Expr(-*c);
+  if (std::optional<int64_t> c = b.constant(); c && *c < 0) {
+    if (*c == INT64_MIN) return make_binary(ExprKind::floordiv, a, b);  // has no opposite
+    return -a / Expr(-*c);
+  }
   Division d = long_division(to_poly(a), to_poly(b));
   Expr rest = from_poly(std::move(d.rest));
   Expr quotient = from_poly(std::move(d.quotient));
@@ -283,7 +292,7 @@ Expr divide(const Expr& a, const Expr& b) {
 Expr modulo(const Expr& a, const Expr& b) {
   if (b.is(0)) zero_divisor(a);
   if (b.is(1)) return Expr(0);
-  if (a.is_constant() && b.is_constant()) return Expr(*a.constant() - floor_div(*a.constant(), *b.constant()) * *b.constant());
+  if (a.is_constant() && b.is_constant()) return Expr(floor_mod(*a.constant(), *b.constant()));
   if (std::optional<int64_t> c = b.constant(); c && *c < 0) return make_binary(ExprKind::mod, a, b);
   Division d = long_division(to_poly(a), to_poly(b));
   Expr rest = from_poly(std::move(d.rest));

@@ -69,6 +69,11 @@ DType scalar_type(DType dtype);
 ScalarRule unary_node(ir::ScalarOp op);
 ScalarRule binary_node(ir::ScalarOp op);
 
+// ---- simplification
+// x op e = x (and e op x = x, where commutative) for the neutral element e. Real dtypes only: products with complex 1 are
+// not exact for infinities. Sums of floats have -0, not 0.
+Simplify drop_neutral(double for_floats, double for_integers, bool commutative);
+
 // ---- building
 // Casts the tensors to their common dtype; GraphError names the op and both where there is none.
 void promote_operands(std::string_view op, Tensors& operands, size_t first = 0);

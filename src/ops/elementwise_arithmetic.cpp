@@ -46,6 +46,7 @@ const Register add_entry({
                            [](Complex a, Complex b) { return a + b; }}),
     .gradient = [](const GradientContext& g) -> Tensors { return {g.upstream[0], g.upstream[0]}; },
     .commutative = true,
+    .simplify = drop_neutral(-0.0, 0, true),
     .scalar = pairwise(ScalarOp::add),
     .samples = kBinarySamples,
 });
@@ -61,6 +62,7 @@ const Register subtract_entry({
     .gradient = [](const GradientContext& g) -> Tensors {
       return {g.upstream[0], g.wanted[1] ? negate(g.upstream[0]) : Tensor{}};
     },
+    .simplify = drop_neutral(0, 0, false),
     .scalar = pairwise(ScalarOp::sub),
     .samples = kBinarySamples,
 });
@@ -82,6 +84,7 @@ const Register multiply_entry({
               g.wanted[1] ? up * conjugate_if_complex(g.in[0]) : Tensor{}};
     },
     .commutative = true,
+    .simplify = drop_neutral(1, 1, true),
     .scalar =
         [](ScalarContext& c) {
           if (c.in[0].complex()) return complex_multiply(c.b, c.in[0], c.in[1]);
@@ -130,6 +133,7 @@ const Register divide_entry({
       Tensor first = up / divisor;
       return {first, g.wanted[1] ? negate(first * conjugate_if_complex(g.out[0])) : Tensor{}};
     },
+    .simplify = drop_neutral(1, 1, false),
     .scalar =
         [](ScalarContext& c) {
           if (c.in[0].complex()) return complex_divide(c.b, c.in[0], c.in[1]);

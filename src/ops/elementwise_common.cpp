@@ -206,6 +206,25 @@ ScalarRule binary_node(ir::ScalarOp op) {
 }
 
 // ----------------------------------------------------------------------------------------------
+// simplification
+
+Simplify drop_neutral(double for_floats, double for_integers, bool commutative) {
+  return [=](const ir::Op&, const Tensors& operands) -> std::optional<Tensors> {
+    for (size_t neutral : {size_t{1}, size_t{0}}) {
+      if (neutral == 0 && !commutative) break;
+      const Tensor& kept = operands[1 - neutral];
+      DType dtype = kept.dtype();
+      if (!kept.type().known() || is_complex(dtype) || operands[neutral].dtype() != dtype) continue;
+      double value = is_integer(dtype) ? for_integers : for_floats;
+      if (!is_filled_with(operands[neutral], value)) continue;
+      if (broadcast_shapes(kept.shape(), operands[neutral].shape(), "") != kept.shape()) continue;
+      return Tensors{kept};
+    }
+    return std::nullopt;
+  };
+}
+
+// ----------------------------------------------------------------------------------------------
 // building
 
 void check_valid(std::string_view op, const Tensors& operands) {

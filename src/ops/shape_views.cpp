@@ -128,6 +128,18 @@ std::vector<Expr> reshape_coords(const Shape& a, const Shape& b, const std::vect
   return out;
 }
 
+// The source of a chain of ops that each only depend on the elements and their own attribute "shape".
+std::optional<Tensors> skip_same_before(const ir::Op& op, const Tensors& operands) {
+  const auto& shape = op.attrs.get<std::vector<Expr>>("shape");
+  Tensor source = operands[0];
+  const ir::Op* from = producer(source);
+  bool chain = from != nullptr && from->def == op.def;
+  if (chain) source = source.graph()->tensor(from->operands[0]);
+  if (source.type().shape && *source.type().shape == shape) return Tensors{source};
+  if (!chain) return std::nullopt;
+  return Tensors{apply(op.name, {source}, op.attrs)};
+}
+
 const Register reshape_entry({
     .name = "reshape",
     .kind = Kind::view,
@@ -143,6 +155,7 @@ const Register reshape_entry({
     .gradient = [](const GradientContext& c) -> Tensors {
       return {reshape(c.upstream[0], known_type(c.in[0], "gradients of reshape", "x").shape.value())};
     },
+    .simplify = skip_same_before,
     .element = [](ElementContext& c) {
       const Shape& to = *c.graph.value(c.op.results[0]).type.shape;
       return c.at(0, reshape_coords(c.shape(0), to, c.coords), ir::kNoNode, {});
@@ -274,11 +287,7 @@ const Register broadcast_entry({
       })};
     },
     .gradient = [](const GradientContext& c) -> Tensors { return {sum_to_like(c.upstream[0], c.in[0])}; },
-    .simplify = [](const ir::Op& op, const Tensors& operands) -> std::optional<Tensors> {
-      const auto& shape = operands[0].type().shape;
-      if (shape && *shape == op.attrs.get<std::vector<Expr>>("shape")) return Tensors{operands[0]};
-      return std::nullopt;
-    },
+    .simplify = skip_same_before,
     .element = [](ElementContext& c) {
       return c.at(0, broadcast_coords(c.coords, c.shape(0)), ir::kNoNode, {});
     },

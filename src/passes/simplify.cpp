@@ -2,6 +2,8 @@
 #include "ops/opdef.h"
 #include "passes/passes.h"
 
+#include <heddle/error.h>
+
 namespace heddle::passes {
 
 namespace {
@@ -27,10 +29,19 @@ Values apply_rule(ir::RewriteContext& c, OpId id) {
   if (!op.def->simplify) return std::nullopt;
   Tensors operands;
   for (ValueId v : op.operands) operands.push_back(c.out.tensor(c.mapped(v)));
-  std::optional<Tensors> simpler = op.def->simplify(op, operands);
+  std::optional<Tensors> simpler;
+  try {
+    simpler = op.def->simplify(op, operands);
+  } catch (const GraphError&) {  // inference cannot show that the shorter form is valid
+  }
   if (!simpler) return std::nullopt;
   std::vector<ValueId> values;
-  for (const Tensor& t : *simpler) values.push_back(t.id());
+  for (size_t i = 0; i < simpler->size(); ++i) {
+    // Symbolic extents may be equal and yet of another form, which users of the result have in
+    // their types.
+    if ((*simpler)[i].type() != c.in.value(op.results[i]).type) return std::nullopt;
+    values.push_back((*simpler)[i].id());
+  }
   return values;
 }
 

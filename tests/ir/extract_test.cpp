@@ -24,7 +24,8 @@ std::shared_ptr<ir::Graph> extract(const Tensors& feeds, const Tensors& targets,
   ir::FeedList list;
   for (size_t i = 0; i < feeds.size(); ++i) {
     auto at = types.find(i);
-    list.emplace_back(feeds[i].id(), at == types.end() ? std::nullopt : std::optional<Type>(at->second));
+    list.emplace_back(feeds[i].id(),
+                      at == types.end() ? std::nullopt : std::optional<Type>(at->second));
   }
   std::vector<ir::ValueId> values;
   for (const Tensor& t : targets) values.push_back(t.id());
@@ -50,7 +51,8 @@ std::string result_type(const ir::Graph& graph, size_t i = 0) {
 }
 
 Tensor make_variable(Graph& g, int64_t id) {
-  return ops::apply_all("variable", {}, {{"initial", ops::to_literal(ops::HostTensor(f32, {}))}, {"id", id}}, {},
+  return ops::apply_all("variable", {},
+                        {{"initial", ops::to_literal(ops::HostTensor(f32, {}))}, {"id", id}}, {},
                         g.impl())[0];
 }
 
@@ -77,7 +79,8 @@ TEST(Extract, MistakesAreNamed) {
   Graph g;
   Tensor x = g.placeholder(f32, {Dim("n", 1, 8), 3}, "x");
   Tensor y = exp(x);
-  EXPECT_EQ(error_of([&] { extract({}, {y}); }), "placeholder 'x' is needed by the targets but not fed");
+  EXPECT_EQ(error_of([&] { extract({}, {y}); }),
+            "placeholder 'x' is needed by the targets but not fed");
   EXPECT_EQ(error_of([&] { extract({x, x}, {y}); }), "feed 'x' is given twice");
   EXPECT_EQ(error_of([&] { extract({x}, {y}, {}, {{0, type(f64, {2, 3})}}); }),
             "feed 'x': declared f32[n,3], given f64[2,3]");
@@ -119,7 +122,8 @@ TEST(Extract, MistakesThatOpenTypesHidAreFoundThen) {
   Graph g;
   Tensor x = g.placeholder(Type{}, "x"), y = g.placeholder(f32, {4}, "y");
   Tensor z = x + y;
-  EXPECT_NE(error_of([&] { extract({x, y}, {z}, {}, {{0, type(f32, {3})}}); }).find("add"), std::string::npos);
+  EXPECT_NE(error_of([&] { extract({x, y}, {z}, {}, {{0, type(f32, {3})}}); }).find("add"),
+            std::string::npos);
 }
 
 TEST(Extract, AssignsRunOnlyAsTargetsOrDependencies) {
@@ -133,12 +137,14 @@ TEST(Extract, AssignsRunOnlyAsTargetsOrDependencies) {
   EXPECT_EQ(op_names(*extract({x}, {before}, {first})), (Names{"variable", "assign", "read"}));
   auto e = extract({x}, {after});
   EXPECT_EQ(op_names(*e), (Names{"variable", "assign", "exp"}));
-  EXPECT_EQ(e->op(e->region(kTopRegion).ops[2]).after, std::vector<ir::OpId>{e->region(kTopRegion).ops[1]});
+  EXPECT_EQ(e->op(e->region(kTopRegion).ops[2]).after,
+            std::vector<ir::OpId>{e->region(kTopRegion).ops[1]});
 }
 
 TEST(Extract, EffectsInNeededRegionsStayInOrder) {
   Graph g;
-  Tensor v = make_variable(g, 0), x = g.placeholder(f32, {}, "x"), p = g.placeholder(bool_, {}, "p");
+  Tensor v = make_variable(g, 0), x = g.placeholder(f32, {}, "x"),
+         p = g.placeholder(bool_, {}, "p");
   Tensor y = cond(
       p,
       [&] {

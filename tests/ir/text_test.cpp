@@ -38,7 +38,8 @@ TEST(Text, RoundTripsEverySample) {
 TEST(Text, HandWrittenTextNeedsNoTypesAndGetsDefaults) {
   auto graph = parse(R"(graph 1 {  // a comment
     body(%0: f32[2,3]) { %1 = softmax(%0) yield %1 }
-  })", ops::op_table());
+  })",
+                     ops::op_table());
   const ir::Op& op = graph->op(graph->region(ir::kTopRegion).ops.at(0));
   EXPECT_EQ(op.attrs.get<int64_t>("axis"), -1);
   EXPECT_EQ(to_string(graph->value(op.results[0]).type), "f32[2,3]");
@@ -49,7 +50,8 @@ TEST(Text, ExtentsKeepTheirMeaning) {
     symbol s0 "n" extent 0..
     symbol s1 "m" extent 2..9
     body(%0: f32[s0 * s1 + 3, (s0 + 7) / 4, (s1 * 3) % 5, min(s0, s1), max(s0, 2)]) { yield %0 }
-  })", ops::op_table());
+  })",
+                     ops::op_table());
   auto again = parse(print(*graph), ops::op_table());
   EXPECT_TRUE(ir::structurally_equal(*graph, *again)) << print(*graph);
 }
@@ -69,27 +71,35 @@ TEST(Text, ErrorsHaveLineAndColumn) {
             "line 1, column 30: softmax: attribute 'axis' expects integer, given string");
   EXPECT_EQ(error_of("graph 1 { body(%0: f32[2]) { %1 = softmax(%0) : f32[3] yield } }"),
             "line 1, column 30: softmax: the result is f32[2], the text says f32[3]");
-  EXPECT_EQ(error_of("graph 1 { body(%0: f32[q]) { yield } }"), "line 1, column 24: symbol 'q' is not declared");
-  EXPECT_EQ(error_of("graph 1 { body() { %0 = constant() {value = data f32[9999999999] \"00\"} yield } }"),
-            "line 1, column 50: data is shorter than its shape says");
+  EXPECT_EQ(error_of("graph 1 { body(%0: f32[q]) { yield } }"),
+            "line 1, column 24: symbol 'q' is not declared");
+  EXPECT_EQ(
+      error_of(
+          "graph 1 { body() { %0 = constant() {value = data f32[9999999999] \"00\"} yield } }"),
+      "line 1, column 50: data is shorter than its shape says");
   EXPECT_EQ(error_of("graph 1 { body() { %0 = constant() {value = data u8[2] [1, 256]} yield } }"),
             "line 1, column 60: '256' is not a value of u8");
-  EXPECT_EQ(error_of("graph 1 { body() { yield } } x"), "line 1, column 30: expected the end of the text");
+  EXPECT_EQ(error_of("graph 1 { body() { yield } } x"),
+            "line 1, column 30: expected the end of the text");
 }
 
 TEST(Text, DepthAndSizesAreBounded) {
   std::string deep(5000, '(');
-  EXPECT_NE(error_of("graph 1 { symbol s0 \"\" extent 0.. body(%0: f32[" + deep).find("nested too deep"), std::string::npos);
+  EXPECT_NE(
+      error_of("graph 1 { symbol s0 \"\" extent 0.. body(%0: f32[" + deep).find("nested too deep"),
+      std::string::npos);
   std::string product = "s0";
   for (int i = 1; i < 20; ++i) product = "(s0 + 1 + s" + std::to_string(i) + ") * " + product;
   std::string symbols;
   for (int i = 0; i < 20; ++i) symbols += "symbol s" + std::to_string(i) + " \"\" extent 0..\n";
-  EXPECT_NE(error_of("graph 1 { " + symbols + " body(%0: f32[" + product + "]) { yield } }").find("too large"),
+  EXPECT_NE(error_of("graph 1 { " + symbols + " body(%0: f32[" + product + "]) { yield } }")
+                .find("too large"),
             std::string::npos);
   std::string regions = "graph 1 { body(%0: bool[]) {";
   for (int i = 0; i < 500; ++i) regions += " cond(%0) region() {";
   EXPECT_NE(error_of(regions).find("nested more than"), std::string::npos);
-  EXPECT_NE(error_of("graph 1 { body(%0: f32[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]) { yield } }").find("rank"),
+  EXPECT_NE(error_of("graph 1 { body(%0: f32[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]) { yield } }")
+                .find("rank"),
             std::string::npos);
 }
 

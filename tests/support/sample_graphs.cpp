@@ -4,16 +4,19 @@
 
 #include <heddle/heddle.h>
 
-#include <cmath>
+#include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace heddle::test {
 
 namespace {
 
-Tensor literal(Graph& graph, DType dtype, std::vector<int64_t> shape, const std::vector<uint8_t>& bytes) {
+Tensor literal(Graph& graph, DType dtype, std::vector<int64_t> shape,
+               const std::vector<uint8_t>& bytes) {
   auto raw = std::as_bytes(std::span(bytes));
-  auto data = ir::make_literal(dtype, std::move(shape), std::vector<std::byte>(raw.begin(), raw.end()));
+  auto data =
+      ir::make_literal(dtype, std::move(shape), std::vector<std::byte>(raw.begin(), raw.end()));
   return graph.impl()->tensor(ops::add_constant(*graph.impl(), std::move(data)));
 }
 
@@ -38,7 +41,7 @@ Graph shapes() {
   Dim n("n"), m("m", 0, 77);
   Tensor x = graph.placeholder(f64, {n, m, 4}, "x");
   Tensor extents = concat({shape_of(x), shape_of(x)}, 0);
-  reshape(x, slice(extents, {.starts = {1}, .stops = {3}}));
+  reshape(x, slice(extents, {.starts = {1}, .stops = {4}}));
   reshape(x, {n * m, 4});
   slice(x, {.starts = {0, 1, 0}, .stops = {n, m, 4}, .strides = {1, 2, 3}});
   Tensor open = graph.placeholder(Type{}, "open");
@@ -70,11 +73,18 @@ Graph loops() {
   Tensors r = while_loop(
       {x, limit}, [&](const Tensors& v) { return v[1] < 10.0; },
       [&](const Tensors& v) {
-        Tensor next = cond(
-            v[1] < limit, [&] { return v[0] * x; }, [&] { return v[0] + 1.0; });
+        Tensor next = cond(v[1] < limit, [&] { return v[0] * x; }, [&] { return v[0] + 1.0; });
         return Tensors{next, v[1] + 1.0};
       });
-  for_loop(Expr(3), {r[0]}, [&](const Tensor& i, const Tensors& v) { return Tensors{v[0] * cast(i, f32)}; });
+  for_loop(Expr(3), {r[0]},
+           [&](const Tensor& i, const Tensors& v) { return Tensors{v[0] * cast(i, f32)}; });
+  scan({limit}, {x}, [](const Tensors& v, const Tensors& slices) {
+    Tensor total = v[0] + slices[0];
+    return ScanResult{{total}, {total * 2.0, slices[0]}};
+  });
+  Graph callee;
+  Tensor a = callee.placeholder(f32, {4}, "a");
+  call(callee, {exp(a)}, {x});
   return graph;
 }
 
@@ -82,8 +92,10 @@ Graph effects() {
   Graph graph;
   ops::HostTensor zero(f32, {2});
   // As Graph::variable makes it, which needs an Array on a device.
-  Tensor v = ops::apply_all("variable", {}, {{"initial", ops::to_literal(zero)}, {"id", int64_t{7}}}, {},
-                            graph.impl())[0].named("state");
+  Tensor v =
+      ops::apply_all("variable", {}, {{"initial", ops::to_literal(zero)}, {"id", int64_t{7}}}, {},
+                     graph.impl())[0]
+          .named("state");
   Tensor x = graph.placeholder(f32, {2}, "x");
   Operation first = assign(v, read_variable(v) + x);
   Tensor seen = with_dependencies({first}, [&] { return read_variable(v) * 2.0; });
@@ -98,8 +110,42 @@ Graph effects() {
   return graph;
 }
 
+DType dtype_for(uint32_t dtypes) {
+  for (DType d : {f32, i32, bool_, DType::i4}) {
+    if (ops::in_class(d, dtypes)) return d;
+  }
+  return c64;
+}
+
+// One application of every operation that says how, on the shapes of its first sample.
+std::vector<Graph> every_operation() {
+  std::vector<Graph> graphs;
+  for (const ops::OpDef* def : ops::all_ops()) {
+    if (def->samples.empty() || def->operands.empty()) continue;
+    Graph graph;
+    Tensors operands;
+    const ops::Sample& sample = def->samples[0];
+    for (size_t i = 0; i < sample.shapes.size(); ++i) {
+      const ops::OperandSpec& spec = def->operands[std::min(i, def->operands.size() - 1)];
+      Shape shape(sample.shapes[i].begin(), sample.shapes[i].end());
+      operands.push_back(graph.placeholder(dtype_for(spec.dtypes), shape));
+    }
+    try {
+      ops::apply_all(def->name, operands, sample.attrs);
+    } catch (const GraphError&) {
+      continue;  // wants dtypes that depend on each other
+    }
+    graphs.push_back(graph);
+  }
+  return graphs;
+}
+
 }  // namespace
 
-std::vector<Graph> sample_graphs() { return {arithmetic(), shapes(), constants(), loops(), effects()}; }
+std::vector<Graph> sample_graphs() {
+  std::vector<Graph> graphs = every_operation();
+  for (Graph (*make)() : {arithmetic, shapes, constants, loops, effects}) graphs.push_back(make());
+  return graphs;
+}
 
 }  // namespace heddle::test

@@ -1,4 +1,5 @@
-// Graphs that have a bit of everything that the graph level knows: for the tests of text form, hash, verifier, fuzzers.
+// Graphs that have a bit of everything that the graph level knows: for the tests of text form,
+// hash, verifier, fuzzers.
 #pragma once
 
 #include <heddle/graph.h>

@@ -1,0 +1,88 @@
+#include "backend/cuda/compiler.h"
+#include "backend/cuda/emitter.h"
+#include "backend/cuda/prelude.h"
+#include "backend_cuda/kernels.h"
+#include "backend_cuda/simulator.h"
+#include "loop/interpret.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace heddle::test {
+namespace {
+
+std::vector<cuda::Variant> all_variants() {
+  return {{.wide = false, .vectors = true}, {.wide = false, .vectors = false}, {.wide = true, .vectors = true}};
+}
+
+void simulate(const KernelCase& c, const cuda::Variant& v, const target::EmitOptions& options = {}) {
+  CaseMemory want(c), got(c);
+  loop::interpret(c.kernel, want.args(c));
+  SimulatedKernel kernel(c.kernel, options, v);
+  if (!kernel.runs(got.args(c))) return;
+  kernel.run(got.args(c));
+  std::string difference = compare(c, want.pointers(), got.pointers());
+  EXPECT_TRUE(difference.empty()) << difference << "\n" << kernel.source().text;
+  EXPECT_EQ(kernel.fault()[0], 0u) << c.name;
+}
+
+class Cases : public testing::TestWithParam<size_t> {
+ protected:
+  static const std::vector<KernelCase>& all() {
+    static const std::vector<KernelCase> cases = kernel_cases();
+    return cases;
+  }
+};
+
+TEST_P(Cases, SimulatedEqualsInterpreter) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  const KernelCase& c = all()[GetParam()];
+  SCOPED_TRACE(c.name);
+  for (const cuda::Variant& v : all_variants()) simulate(c, v);
+}
+
+TEST_P(Cases, CompilesForHopper) {
+  if (!cuda::compiler().usable) GTEST_SKIP() << cuda::compiler().reason;
+  const KernelCase& c = all()[GetParam()];
+  for (const cuda::Variant& v : all_variants()) {
+    cuda::KernelSource source = cuda::write_kernel(c.kernel, {}, v, described_gpu());
+    std::string text = cuda::prelude_machine() + cuda::prelude_common(v.wide) + source.text;
+    EXPECT_NO_THROW(cuda::compile_cubin(text, c.name, "sm_90")) << source.text;
+  }
+}
+
+TEST_P(Cases, ChecksBounds) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  const KernelCase& c = all()[GetParam()];
+  if (c.kernel.buffers.size() > 8) return;
+  simulate(c, {.wide = false, .vectors = true}, {.check_bounds = true});
+}
+
+std::string case_name(const testing::TestParamInfo<size_t>& info) {
+  static const std::vector<KernelCase> cases = kernel_cases();
+  return cases[info.param].name;
+}
+INSTANTIATE_TEST_SUITE_P(Cuda, Cases, testing::Range<size_t>(0, kernel_cases().size()), case_name);
+
+TEST(CudaEmitter, RandomKernelsSimulated) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  const char* many = std::getenv("HEDDLE_TEST_KERNELS");
+  uint64_t count = many != nullptr ? std::strtoull(many, nullptr, 10) : 12;
+  for (uint64_t seed = 0; seed < count; ++seed) {
+    SCOPED_TRACE(seed);
+    simulate(random_case(seed), {.wide = false, .vectors = true});
+  }
+}
+
+TEST(CudaEmitter, CompilesWithoutGpu) {
+  if (!cuda::compiler().usable) GTEST_SKIP() << cuda::compiler().reason;
+  std::unique_ptr<target::Emitter> emitter = cuda::make_emitter(described_gpu());
+  KernelCase c = random_case(1);
+  auto kernel = emitter->compile(c.kernel, {});
+  EXPECT_GT(kernel->code_bytes(), 0);
+  EXPECT_NE(kernel->code().find("heddle_kernel_nv"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -48,4 +48,10 @@ void count_driver_call();
     if (CUresult hd_code = ::heddle::cuda::driver().name##_(__VA_ARGS__)) [[unlikely]]       \
       ::heddle::cuda::driver_failed(hd_code, #name, step);                                   \
   } while (false)
-#define HD_CU(name, ...) HD_CU_AT("", name, __VA_ARGS__)
+// Not by way of HD_CU_AT, which would expand cuda.h's macro in `name`.
+#define HD_CU(name, ...)                                                                     \
+  do {                                                                                       \
+    ::heddle::cuda::count_driver_call();                                                     \
+    if (CUresult hd_code = ::heddle::cuda::driver().name##_(__VA_ARGS__)) [[unlikely]]       \
+      ::heddle::cuda::driver_failed(hd_code, #name, "");                                     \
+  } while (false)

@@ -79,6 +79,7 @@ CudaKernel::CudaKernel(const ir::Kernel& kernel, const target::EmitOptions& opti
   // What the first launch will want; with symbols both forms, so that a new size compiles nothing.
   CompiledVariant& first = variant({.wide = constant_ && !constant_narrow_, .vectors = true});
   if (!first.source.constant_vectors) variant({.wide = false, .vectors = false});
+  if (options_.check_bounds) faults_ = std::make_shared<FaultTable>(FaultTable{kernel_.name, first.source.checked});
 }
 
 std::string CudaKernel::code() const {
@@ -198,17 +199,14 @@ Launch CudaKernel::prepare(const target::KernelArgs& args) const {
   return shape(*v, args.symbols);
 }
 
-std::string CudaKernel::fault_text(const unsigned* record) const {
-  std::lock_guard lock(mutex_);
+std::string FaultTable::text(const unsigned* record) const {
   auto wide = [&](size_t k) { return static_cast<int64_t>(record[k] | (uint64_t{record[k + 1]} << 32)); };
-  for (const auto& [v, compiled] : variants_) {
-    if (record[1] >= compiled->source.checked.size()) continue;
-    const CheckedAccess& a = compiled->source.checked[record[1]];
-    if (a.bind) return base::cat(kernel_.name, ": bound index '", a.buffer, "' is outside its range: ", wide(3), " of ", wide(5));
-    return base::cat(kernel_.name, ": access outside buffer '", a.buffer, "': coordinate ", wide(3), " of axis ", record[2],
-                     ", extent ", wide(5));
-  }
-  return kernel_.name + ": access outside a buffer";
+  if (record[1] >= accesses.size()) return kernel + ": access outside a buffer";
+  const CheckedAccess& a = accesses[record[1]];
+  if (a.bind)
+    return base::cat(kernel, ": bound index '", a.buffer, "' is outside its range: ", wide(3), " of ", wide(5));
+  return base::cat(kernel, ": access outside buffer '", a.buffer, "': coordinate ", wide(3), " of axis ", record[2],
+                   ", extent ", wide(5));
 }
 
 namespace {

@@ -52,6 +52,14 @@ struct Launch {
   bool cooperative = false;
 };
 
+// Of a kernel with bounds checks: what a fault record means.
+struct FaultTable {
+  std::string kernel;
+  std::vector<CheckedAccess> accesses;
+  // Buffer, axis, coordinate and extent of a record that the kernel wrote.
+  std::string text(const unsigned* record) const;
+};
+
 class CudaKernel : public target::CompiledKernel {
  public:
   CudaKernel(const ir::Kernel& kernel, const target::EmitOptions& options, target::DeviceDescription device);
@@ -61,8 +69,7 @@ class CudaKernel : public target::CompiledKernel {
   const std::string& name() const { return kernel_.name; }
   size_t buffer_count() const { return buffers_; }
   bool checked() const { return options_.check_bounds; }
-  // What was told of the fault record of this kernel: buffer, axis, coordinate, extent.
-  std::string fault_text(const unsigned* record) const;
+  std::shared_ptr<const FaultTable> faults() const { return faults_; }
   // Picks (compiles, loads) the variant for these arguments. The device's context is current.
   Launch prepare(const target::KernelArgs& args) const;
 
@@ -82,6 +89,7 @@ class CudaKernel : public target::CompiledKernel {
   bool constant_narrow_ = false;  // then: 32 bits suffice
   mutable std::mutex mutex_;
   mutable std::map<Variant, std::unique_ptr<CompiledVariant>> variants_;
+  std::shared_ptr<FaultTable> faults_;
   mutable std::vector<int64_t> last_symbols_;  // of the last range check
   mutable bool last_narrow_ = false;
 };

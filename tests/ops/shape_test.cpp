@@ -1,0 +1,194 @@
+// Views, padding, shapes as data: values by NumPy, errors by their text.
+#include "support/evaluate.h"
+
+#include <heddle/heddle.h>
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+using namespace heddle;
+using namespace heddle::test;
+
+namespace {
+
+ops::HostTensor iota(std::vector<int64_t> shape) {
+  ops::HostTensor t(f64, std::move(shape));
+  std::iota(t.f.begin(), t.f.end(), 0.0);
+  return t;
+}
+
+Fed fed(Graph& graph, const ops::HostTensor& value) {
+  Shape shape(value.shape.begin(), value.shape.end());
+  return {graph.placeholder(value.dtype, shape), value};
+}
+
+}  // namespace
+
+TEST(Reshape, KeepsTheOrderOfElements) {
+  Graph g;
+  Fed x = fed(g, iota({2, 3}));
+  EXPECT_EQ(text(evaluate({x}, reshape(x.tensor, {3, -1}))), "f64[3,2] 0 1 2 3 4 5");
+  EXPECT_EQ(text(evaluate({x}, expand_dims(x.tensor, {0, -1}))), "f64[1,2,3,1] 0 1 2 3 4 5");
+}
+
+TEST(Reshape, SaysWhatDoesNotFit) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {2, 3});
+  EXPECT_EQ(graph_error([&] { reshape(x, {4, 2}); }), "reshape: shape [4,2] has 8 elements, x [2,3] has 6");
+  EXPECT_EQ(graph_error([&] { reshape(x, {-1, 4}); }),
+            "reshape: shape [-1,4]: the -1 at axis 0 has no value: [2,3] has 6 elements");
+  EXPECT_EQ(graph_error([&] { reshape(x, {-1, -1}); }), "reshape: shape [-1,-1] has more than one -1");
+  EXPECT_EQ(graph_error([&] { squeeze(x, {0}); }), "squeeze: axis 0 of x [2,3] has extent 2, expected 1");
+}
+
+TEST(Reshape, FollowsShapesAsData) {
+  Graph g;
+  Dim n("n");
+  Tensor x = g.placeholder(f64, {n, 4, 3});
+  Tensor extents = shape_of(x);
+  Tensor head = slice(extents, {.starts = {0}, .stops = {1}, .strides = {}});
+  Tensor rest = gather(extents, g.constant(Array::from<int64_t>({1}, {-1})));
+  Tensor flat = rest * g.constant(int64_t{4}, i64, {1});
+  Tensor y = reshape(x, concat({head, flat}, 0));
+  EXPECT_EQ(to_string(y.type()), "f64[n,12]");
+  EXPECT_EQ(text(evaluate({{x, iota({2, 4, 3})}}, shape_of(y))), "i64[2] 2 12");
+  EXPECT_NE(graph_error([&] { reshape(x, g.placeholder(i64, {2})); }), "no error");
+}
+
+TEST(Views, V01TransposeSliceSum) {
+  Graph g;
+  Fed x = fed(g, iota({3, 4}));
+  Tensor t = transpose(x.tensor, {1, 0});
+  Tensor rows = slice(t, {.starts = {0, 0}, .stops = {3, 3}, .strides = {2, 1}});
+  EXPECT_EQ(text(evaluate({x}, sum(rows, {.axes = {-1}}))), "f64[2] 12 18");
+}
+
+TEST(Views, V04EverySecondRow) {
+  Graph g;
+  Fed x = fed(g, iota({6, 4}));
+  Fed v = fed(g, floats({4, 1}, {1, 0, 2, -1}));
+  Tensor w = slice(x.tensor, {.starts = {}, .stops = {}, .strides = {2, 1}});
+  EXPECT_EQ(text(evaluate({x, v}, matmul(w, v.tensor))), "f64[3,1] 1 17 33");
+}
+
+TEST(Slice, WalksBackwards) {
+  Graph g;
+  Fed x = fed(g, iota({6}));
+  auto run = [&](Expr start, Expr stop, int64_t stride) {
+    return text(evaluate({x}, slice(x.tensor, {.starts = {start}, .stops = {stop}, .strides = {stride}})));
+  };
+  EXPECT_EQ(run(5, 0, -2), "f64[3] 5 3 1");
+  EXPECT_EQ(run(-1, -7, -1), "f64[6] 5 4 3 2 1 0");
+  EXPECT_EQ(run(1, 100, 3), "f64[2] 1 4");
+  EXPECT_EQ(run(4, 2, 1), "f64[0]");
+  EXPECT_EQ(run(-3, -1, 1), "f64[2] 3 4");
+  EXPECT_EQ(text(evaluate({x}, slice(x.tensor, {.starts = {}, .stops = {}, .strides = {-1}}))), "f64[6] 5 4 3 2 1 0");
+}
+
+TEST(Slice, TakesSymbols) {
+  Graph g;
+  Dim n("n", 2);
+  Tensor x = g.placeholder(f64, {n});
+  Tensor y = slice(x, {.starts = {1}, .stops = {Expr(n) - 1}, .strides = {}});
+  EXPECT_EQ(to_string(y.type()), "f64[n-2]");
+  EXPECT_EQ(text(evaluate({{x, iota({5})}}, y)), "f64[3] 1 2 3");
+}
+
+TEST(Slice, SaysWhatDoesNotFit) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {2, 3});
+  EXPECT_EQ(graph_error([&] { slice(x, {.starts = {1}, .stops = {}, .strides = {}}); }),
+            "slice: starts has 1 numbers, expected one for each of the 2 axes of [2,3]");
+  EXPECT_EQ(graph_error([&] { slice(x, {.starts = {}, .stops = {}, .strides = {1, 0}}); }),
+            "slice: strides [1,0] has 0 at axis 1");
+}
+
+TEST(Concat, E11EmptyPartsVanish) {
+  Graph g;
+  Fed a = fed(g, ops::HostTensor(f64, {0, 3}));
+  Fed b = fed(g, iota({2, 3}));
+  EXPECT_EQ(text(evaluate({a, b}, concat({a.tensor, b.tensor}, 0))), "f64[2,3] 0 1 2 3 4 5");
+}
+
+TEST(Concat, X04NamesShapesAndAxis) {
+  Graph g;
+  Tensor a = g.placeholder(f32, {2, 3});
+  Tensor b = g.placeholder(f32, {2});
+  EXPECT_EQ(graph_error([&] { concat({a, b}, 0); }), "concat: xs have different ranks along axis 0: [2,3], [2]");
+  Tensor c = g.placeholder(f32, {2, 4});
+  EXPECT_EQ(graph_error([&] { concat({a, c}, 0); }), "concat: xs differ at axis 1, only axis 0 may: [2,3], [2,4]");
+  EXPECT_EQ(graph_error([&] { concat({a, c}, 2); }), "concat: axis 2 is outside a tensor of rank 2");
+}
+
+TEST(Pad, P01Constant) {
+  Graph g;
+  Fed x = fed(g, floats({2, 1}, {5, 6}));
+  EXPECT_EQ(text(evaluate({x}, pad(x.tensor, {.before = {1, 1}, .after = {1, 1}}))),
+            "f64[4,3] 0 0 0 0 5 0 0 6 0 0 0 0");
+}
+
+TEST(Pad, P02P03EveryModeAsNumPy) {
+  Graph g;
+  Fed x = fed(g, floats({3}, {1, 2, 3}));
+  auto run = [&](const Fed& v, int64_t before, int64_t after, PaddingMode mode) {
+    return text(evaluate({v}, pad(v.tensor, {.before = {before}, .after = {after}, .mode = mode})));
+  };
+  EXPECT_EQ(run(x, 2, 2, PaddingMode::reflect), "f64[7] 3 2 1 2 3 2 1");
+  EXPECT_EQ(run(x, 3, 3, PaddingMode::reflect), "f64[9] 2 3 2 1 2 3 2 1 2");
+  EXPECT_EQ(run(x, 2, 2, PaddingMode::symmetric), "f64[7] 2 1 1 2 3 3 2");
+  EXPECT_EQ(run(x, 5, 4, PaddingMode::symmetric), "f64[12] 2 3 3 2 1 1 2 3 3 2 1 1");
+  EXPECT_EQ(run(x, 4, 4, PaddingMode::periodic), "f64[11] 3 1 2 3 1 2 3 1 2 3 1");
+  EXPECT_EQ(run(x, 4, 4, PaddingMode::anti_periodic), "f64[11] 3 -1 -2 -3 1 2 3 -1 -2 -3 1");
+  EXPECT_EQ(run(x, -1, 2, PaddingMode::reflect), "f64[4] 2 3 2 1");
+  EXPECT_EQ(run(x, -1, -1, PaddingMode::constant), "f64[1] 2");
+  Fed two = fed(g, floats({2}, {1, 2}));
+  EXPECT_EQ(run(two, 3, 3, PaddingMode::clamp_to_edge), "f64[8] 1 1 1 1 2 2 2 2");
+  Fed one = fed(g, floats({1}, {4}));
+  EXPECT_EQ(run(one, 2, 1, PaddingMode::reflect), "f64[4] 4 4 4 4");
+}
+
+TEST(Pad, P05LongAxis) {
+  Graph g;
+  Fed x = fed(g, iota({131072}));
+  ops::HostTensor y = evaluate({x}, pad(x.tensor, {.before = {0}, .after = {1}, .value = 2}));
+  EXPECT_EQ(y.shape[0], 131073);
+  EXPECT_EQ(y.f[131071], 131071);
+  EXPECT_EQ(y.f[131072], 2);
+}
+
+TEST(Pad, SaysWhatDoesNotFit) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {0, 3});
+  EXPECT_EQ(graph_error([&] { pad(x, {.before = {1, 0}, .after = {0, 0}, .mode = PaddingMode::reflect}); }),
+            "pad: axis 0 of x [0,3] is empty, which only constant and zero can pad");
+  EXPECT_EQ(graph_error([&] { pad(x, {.before = {0, -2}, .after = {0, -2}}); }),
+            "pad: before -2 and after -2 crop more than the extent 3 of axis 1");
+  Tensor n = g.placeholder(i32, {3});
+  EXPECT_EQ(graph_error([&] { pad(n, {.before = {1}, .after = {1}, .value = 0.5}); }),
+            "pad: value 0.5 is not an integer, x is i32");
+}
+
+TEST(Coordinate, CountsAlongAnAxis) {
+  Graph g;
+  EXPECT_EQ(text(evaluate({}, coordinate(g.impl(), {2, 3}, 1))), "i32[2,3] 0 1 2 0 1 2");
+  EXPECT_EQ(text(evaluate({}, coordinate(g.impl(), {2, 2}, 0, f64))), "f64[2,2] 0 0 1 1");
+}
+
+TEST(Broadcast, FitsTypes) {
+  Graph g;
+  Fed x = fed(g, iota({2, 3, 2}));
+  Fed like = fed(g, iota({3, 1}));
+  EXPECT_EQ(text(evaluate({x, like}, sum_to_like(x.tensor, like.tensor))), "f64[3,1] 14 22 30");
+  EXPECT_EQ(text(evaluate({like}, broadcast_to(like.tensor, {2, 3, 2}))), "f64[2,3,2] 0 0 1 1 2 2 0 0 1 1 2 2");
+  EXPECT_EQ(graph_error([&] { broadcast_to(x.tensor, {2, 3, 4}); }),
+            "broadcast_to: x [2,3,2] does not broadcast to shape [2,3,4]");
+}
+
+TEST(Broadcast, OpenTypesAreFittedLater) {
+  Graph g;
+  Tensor x = g.placeholder(Type{f64, std::nullopt}, "x");
+  Tensor like = g.placeholder(Type{f64, std::nullopt}, "like");
+  Tensor y = sum_to_like(x, like);
+  EXPECT_EQ(text(evaluate({{x, iota({2, 3, 2})}, {like, iota({3, 1})}}, y)), "f64[3,1] 14 22 30");
+}

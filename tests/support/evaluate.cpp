@@ -1,0 +1,155 @@
+#include "support/evaluate.h"
+
+#include "base/check.h"
+#include "ir/graph.h"
+#include "ops/judge.h"
+#include "ops/opdef.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <sstream>
+
+namespace heddle::test {
+
+using ops::HostTensor;
+
+HostTensor floats(std::vector<int64_t> shape, std::vector<double> values, DType dtype) {
+  HostTensor t(dtype, std::move(shape));
+  t.f = std::move(values);
+  return t;
+}
+
+HostTensor integers(std::vector<int64_t> shape, std::vector<int64_t> values, DType dtype) {
+  HostTensor t(dtype, std::move(shape));
+  t.i = std::move(values);
+  return t;
+}
+
+HostTensor complexes(std::vector<int64_t> shape, std::vector<std::complex<double>> values, DType dtype) {
+  HostTensor t(dtype, std::move(shape));
+  t.c = std::move(values);
+  return t;
+}
+
+namespace {
+
+Type type_of(const HostTensor& t) { return {t.dtype, Shape(t.shape.begin(), t.shape.end())}; }
+
+std::shared_ptr<ir::Graph> extracted(const std::vector<Fed>& feeds, const Tensors& targets) {
+  std::vector<std::pair<ir::ValueId, std::optional<Type>>> fed;
+  for (const Fed& f : feeds) fed.emplace_back(f.tensor.id(), type_of(f.value));
+  std::vector<ir::ValueId> wanted;
+  for (const Tensor& t : targets) wanted.push_back(t.id());
+  return ir::extract(*targets[0].graph(), fed, wanted, {}).graph;
+}
+
+std::vector<HostTensor> values_of(const std::vector<Fed>& feeds) {
+  std::vector<HostTensor> out;
+  for (const Fed& f : feeds) out.push_back(f.value);
+  return out;
+}
+
+double dot(const HostTensor& a, const HostTensor& b) {
+  double total = 0;
+  for (size_t i = 0; i < a.f.size(); ++i) total += a.f[i] * b.f[i];
+  return total;
+}
+
+std::vector<HostTensor> random_like(const Tensors& ts, std::mt19937_64& rng) {
+  std::uniform_real_distribution<double> uniform(0.5, 1.5);
+  std::vector<HostTensor> out;
+  for (const Tensor& t : ts) {
+    std::vector<int64_t> shape;
+    for (const Expr& e : t.shape()) shape.push_back(e.constant().value());
+    out.emplace_back(f64, shape);
+    for (double& v : out.back().f) v = (rng() % 2 == 0 ? 1 : -1) * uniform(rng);
+  }
+  return out;
+}
+
+Tensor constant(const Tensor& like, const HostTensor& value) {
+  return like.graph()->tensor(ops::add_constant(*like.graph(), ops::to_literal(value)));
+}
+
+// Compares the tensors `gradients` with differences of sum over i of dot(targets[i], weights[i]).
+std::string compare(const std::vector<Fed>& feeds, const Tensors& targets, const std::vector<HostTensor>& weights,
+                    const Tensors& gradients, const GradientCheck& options, const char* order) {
+  std::shared_ptr<ir::Graph> forward = extracted(feeds, targets);
+  std::vector<HostTensor> given = ops::judge(*extracted(feeds, gradients), values_of(feeds));
+  auto loss = [&](const std::vector<HostTensor>& xs) {
+    std::vector<HostTensor> ys = ops::judge(*forward, xs);
+    double total = 0;
+    for (size_t i = 0; i < ys.size(); ++i) total += dot(ys[i], weights[i]);
+    return total;
+  };
+  std::vector<HostTensor> xs = values_of(feeds);
+  double scale = 1;
+  for (const HostTensor& g : given)
+    for (double v : g.f) scale = std::max(scale, std::abs(v));
+  for (size_t n = 0; n < xs.size(); ++n) {
+    for (size_t i = 0; i < xs[n].f.size(); ++i) {
+      double x = xs[n].f[i];
+      xs[n].f[i] = x + options.step;
+      double above = loss(xs);
+      xs[n].f[i] = x - options.step;
+      double below = loss(xs);
+      xs[n].f[i] = x;
+      double expected = (above - below) / (2 * options.step);
+      if (!(std::abs(given[n].f[i] - expected) <= options.tolerance * scale))
+        return base::cat(order, " gradient of input ", n, " at ", i, " is ", given[n].f[i], ", differences give ", expected);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<HostTensor> evaluate(const std::vector<Fed>& feeds, const Tensors& targets) {
+  return ops::judge(*extracted(feeds, targets), values_of(feeds));
+}
+
+std::string text(const HostTensor& t) {
+  std::ostringstream out;
+  out << name(t.dtype) << "[";
+  for (size_t k = 0; k < t.shape.size(); ++k) out << (k == 0 ? "" : ",") << t.shape[k];
+  out << "]";
+  for (double v : t.f) out << " " << v;
+  for (int64_t v : t.i) out << " " << v;
+  for (const auto& v : t.c) out << " " << v.real() << (v.imag() < 0 ? "" : "+") << v.imag() << "i";
+  return out.str();
+}
+
+std::string graph_error(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const GraphError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::string check_gradient(const Function& f, const std::vector<HostTensor>& xs, const GradientCheck& options) {
+  std::mt19937_64 rng(7);
+  Graph graph;
+  std::vector<Fed> feeds;
+  Tensors inputs;
+  for (const HostTensor& x : xs) {
+    inputs.push_back(graph.placeholder(type_of(x), "x"));
+    feeds.push_back({inputs.back(), x});
+  }
+  Tensor y = f(graph, inputs);
+  std::vector<HostTensor> r = random_like({y}, rng);
+  Tensors first = gradients(y, inputs, constant(y, r[0]));
+  std::string wrong = ir::verify(*graph.impl());
+  if (wrong.empty()) wrong = compare(feeds, {y}, r, first, options, "first");
+  if (!wrong.empty() || !options.second) return wrong;
+  std::vector<HostTensor> s = random_like(first, rng);
+  Tensors seeds;
+  for (const HostTensor& t : s) seeds.push_back(constant(y, t));
+  Tensors second = gradients(first, inputs, seeds);
+  wrong = ir::verify(*graph.impl());
+  return wrong.empty() ? compare(feeds, first, s, second, options, "second") : wrong;
+}
+
+}  // namespace heddle::test

@@ -88,6 +88,12 @@ const Register pad_entry({
       return {pad_transpose(c.upstream[0], *known_type(c.in[0], "gradients of pad", "x").shape,
                             pads(c.op.attrs, "before"), padding_mode(c.op.attrs, "mode"))};
     },
+    .simplify = [](const ir::Op& op, const Tensors& operands) -> std::optional<Tensors> {
+      for (const char* side : {"before", "after"})
+        for (const Expr& e : pads(op.attrs, side))
+          if (!e.is(0)) return std::nullopt;
+      return operands;
+    },
     .element = pad_element,
     .samples = {pad_sample({2, 3}, {1, 2}, {0, 1}, "constant", 2), pad_sample({2, 3}, {1, 2}, {0, 1}, "zero"),
                 pad_sample({4, 3}, {1, 2}, {3, 1}, "reflect"), pad_sample({3}, {5}, {7}, "reflect"),

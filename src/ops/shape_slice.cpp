@@ -132,6 +132,16 @@ std::vector<HostTensor> judge_slice(const JudgeContext& c) {
   })};
 }
 
+// The whole of x.
+std::optional<Tensors> simplify_slice(const ir::Op& op, const Tensors& operands) {
+  if (!operands[0].type().known()) return std::nullopt;
+  const Shape& shape = operands[0].shape();
+  for (const SliceAxis& a : slice_axes(op.attrs, shape))
+    if (a.stride != 1 || !a.start.is(0)) return std::nullopt;
+  if (slice_shape(slice_axes(op.attrs, shape)) != shape) return std::nullopt;
+  return Tensors{operands[0]};
+}
+
 const Register slice_entry({
     .name = "slice",
     .kind = Kind::view,
@@ -145,6 +155,7 @@ const Register slice_entry({
       attrs.set("shape", *known_type(c.in[0], "gradients of slice", "x").shape);
       return {apply("unslice", {c.upstream[0]}, std::move(attrs))};
     },
+    .simplify = simplify_slice,
     .element = [](ElementContext& c) {
       std::vector<SliceAxis> axes = slice_axes(c.op.attrs, c.shape(0));
       std::vector<Expr> at;

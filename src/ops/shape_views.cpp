@@ -140,6 +140,23 @@ std::optional<Tensors> skip_same_before(const ir::Op& op, const Tensors& operand
   return Tensors{apply(op.name, {source}, op.attrs)};
 }
 
+// x in its own shape, or a chain of reshapes as one.
+std::optional<Tensors> simplify_reshape(const ir::Op& op, const Tensors& operands) {
+  const Tensor& x = operands[0];
+  const auto& wanted = op.attrs.get<std::vector<Expr>>("shape");
+  if (x.type().known() && x.shape() == wanted) return Tensors{x};
+  const ir::Op* from = producer(x);
+  if (from == nullptr || from->def != op.def) return std::nullopt;
+  Tensor origin = x.graph()->tensor(from->operands[0]);
+  if (!origin.type().known()) return std::nullopt;
+  Shape to = wanted;
+  for (const Expr& e : to)
+    if (e.is(-1)) return std::nullopt;
+  if (to == origin.shape()) return Tensors{origin};
+  if (is_equal(element_count(to), element_count(origin.shape())) != Ordering::yes) return std::nullopt;
+  return Tensors{reshape(origin, to)};
+}
+
 const Register reshape_entry({
     .name = "reshape",
     .kind = Kind::view,
@@ -155,7 +172,7 @@ const Register reshape_entry({
     .gradient = [](const GradientContext& c) -> Tensors {
       return {reshape(c.upstream[0], known_type(c.in[0], "gradients of reshape", "x").shape.value())};
     },
-    .simplify = skip_same_before,
+    .simplify = simplify_reshape,
     .element = [](ElementContext& c) {
       const Shape& to = *c.graph.value(c.op.results[0]).type.shape;
       return c.at(0, reshape_coords(c.shape(0), to, c.coords), ir::kNoNode, {});

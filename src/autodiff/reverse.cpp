@@ -57,6 +57,7 @@ namespace {
 struct Paths {
   std::set<ir::OpId> ops;
   std::set<ValueId> depends;
+  std::set<ValueId> cut;  // nothing flows beyond these
 };
 
 std::set<ir::OpId> ops_behind(const ir::Graph& graph, const std::vector<ValueId>& ys, const std::set<ValueId>& cut) {
@@ -66,7 +67,8 @@ std::set<ir::OpId> ops_behind(const ir::Graph& graph, const std::vector<ValueId>
     ValueId v = todo.back();
     todo.pop_back();
     ir::OpId op = graph.value(v).op;
-    if (op == ir::kNone || cut.contains(v) || !seen.insert(op).second) continue;
+    if (op == ir::kNone || cut.contains(v) || !carries_gradient(graph.value(v).type)) continue;
+    if (!seen.insert(op).second) continue;
     for (ValueId used : used_values(graph, op)) todo.push_back(used);
   }
   return seen;
@@ -75,8 +77,8 @@ std::set<ir::OpId> ops_behind(const ir::Graph& graph, const std::vector<ValueId>
 Paths paths_between(const ir::Graph& graph, const std::vector<ValueId>& ys, const std::vector<ValueId>& xs, bool stop) {
   Paths paths;
   paths.depends.insert(xs.begin(), xs.end());
-  std::set<ValueId> cut = stop ? paths.depends : std::set<ValueId>{};
-  for (ir::OpId op : ops_behind(graph, ys, cut)) {
+  if (stop) paths.cut = paths.depends;
+  for (ir::OpId op : ops_behind(graph, ys, paths.cut)) {
     if (graph.op(op).def->no_gradient) continue;
     bool reached = false;
     for (ValueId v : used_values(graph, op))
@@ -143,7 +145,8 @@ Tensors reverse(const GraphRef& graph, const std::vector<ValueId>& ys, const Ten
     Tensors upstream;
     bool any = false;
     for (ValueId r : graph->op(*op).results) {
-      upstream.push_back(paths.depends.contains(r) ? flow.sum(r) : Tensor{});
+      bool flows = paths.depends.contains(r) && !paths.cut.contains(r);
+      upstream.push_back(flows ? flow.sum(r) : Tensor{});
       any = any || upstream.back().valid();
     }
     if (any) op_gradient(graph, *op, upstream, paths, flow);

@@ -128,8 +128,8 @@ std::vector<Expr> reshape_coords(const Shape& a, const Shape& b, const std::vect
   return out;
 }
 
-// The source of a chain of ops that each only depend on the elements and their own attribute "shape".
-std::optional<Tensors> skip_same_before(const ir::Op& op, const Tensors& operands) {
+// The source of a chain of broadcasts.
+std::optional<Tensors> simplify_broadcast(const ir::Op& op, const Tensors& operands) {
   const auto& shape = op.attrs.get<std::vector<Expr>>("shape");
   Tensor source = operands[0];
   const ir::Op* from = producer(source);
@@ -304,7 +304,7 @@ const Register broadcast_entry({
       })};
     },
     .gradient = [](const GradientContext& c) -> Tensors { return {sum_to_like(c.upstream[0], c.in[0])}; },
-    .simplify = skip_same_before,
+    .simplify = simplify_broadcast,
     .element = [](ElementContext& c) {
       return c.at(0, broadcast_coords(c.coords, c.shape(0)), ir::kNoNode, {});
     },

@@ -13,8 +13,8 @@ class HostKernel : public CompiledKernel {
 // Library calls on host memory.
 class HostLibraryCall : public LibraryCall {
  public:
-  virtual void run(std::span<void* const> buffers, std::span<const int64_t> symbols, void* workspace,
-                   int threads) const = 0;
+  virtual void run(std::span<void* const> buffers, std::span<const int64_t> symbols,
+                   void* workspace, int threads) const = 0;
 };
 
 }  // namespace heddle::target

@@ -1,0 +1,117 @@
+#include "plan/instance.h"
+
+#include "base/check.h"
+#include "plan/execute.h"
+#include "target/counters.h"
+
+#include <algorithm>
+
+namespace heddle::plan {
+
+Instance::Instance(const Plan& plan, std::shared_ptr<const Layout> layout,
+                   const Resources& resources, target::Stream* stream)
+    : plan_(plan),
+      layout_(std::move(layout)),
+      device_(resources.device),
+      table_(plan.slots.size()),
+      args_(plan.arg_count) {
+  if (layout_->arena_bytes > 0) arena_ = device_->allocate(layout_->arena_bytes, stream);
+  for (SlotId id = 0; id < plan.slots.size(); ++id) {
+    const Slot& slot = plan.slots[id];
+    if (slot.place == Place::arena && layout_->offset[id] >= 0)
+      table_[id] = static_cast<std::byte*>(arena_) + layout_->offset[id];
+    if (slot.place == Place::constant) table_[id] = resources.constants[slot.index];
+    if (slot.place == Place::variable) table_[id] = resources.variables[slot.index];
+  }
+  fill_arguments(plan.steps);
+  std::sort(positions_.begin(), positions_.end());
+}
+
+Instance::~Instance() {
+  recording_.reset();
+  if (arena_ != nullptr) device_->release(arena_, layout_->arena_bytes, nullptr);
+}
+
+void Instance::fill_arguments(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    for (uint32_t i = 0; i < step.buffers.size(); ++i) {
+      SlotId slot = step.buffers[i];
+      args_[step.arg_begin + i] = table_[slot];
+      Place place = plan_.slots[slot].place;
+      if (place == Place::input || place == Place::output)
+        positions_.emplace_back(slot, step.arg_begin + i);
+    }
+    for (const auto* nested : {&step.prologue, &step.test, &step.first, &step.second})
+      fill_arguments(*nested);
+  }
+}
+
+void Instance::move(SlotId slot, void* pointer) {
+  table_[slot] = pointer;
+  changed_ = true;
+  auto it =
+      std::lower_bound(positions_.begin(), positions_.end(), std::pair<SlotId, uint32_t>(slot, 0));
+  for (; it != positions_.end() && it->first == slot; ++it) args_[it->second] = pointer;
+}
+
+void Instance::execute(target::Stream& stream) {
+  bool record = plan_.no_recording.empty() && stream.can_record() && !recording_failed_ &&
+                (plan_.device_loops || runs_ > 0);
+  ++runs_;
+  if (!record) {
+    Executor(plan_, *this, stream).run(plan_.steps, stream.recorder());
+    return;
+  }
+  auto body = [&](target::Recorder& recorder) {
+    Executor(plan_, *this, stream).run(plan_.steps, recorder);
+  };
+  if (recording_ && changed_ && !stream.update(*recording_, body)) recording_.reset();
+  if (!recording_) recording_ = stream.record(body);
+  if (!recording_) {
+    recording_failed_ = true;
+    Executor(plan_, *this, stream).run(plan_.steps, stream.recorder());
+    return;
+  }
+  changed_ = false;
+  stream.launch(*recording_);
+}
+
+void Instance::execute_step(const Step& step, target::Stream& stream) {
+  Executor(plan_, *this, stream).run_step(step, stream.recorder());
+}
+
+InstancePool::~InstancePool() { clear(); }
+
+void InstancePool::clear() {
+  delete hot_.exchange(nullptr, std::memory_order_acq_rel);
+  std::lock_guard lock(mutex_);
+  idle_.clear();
+}
+
+std::unique_ptr<Instance> InstancePool::take(const Layout& layout) {
+  std::unique_ptr<Instance> instance(hot_.exchange(nullptr, std::memory_order_acquire));
+  if (instance && &instance->layout() == &layout) return instance;
+  std::lock_guard lock(mutex_);
+  if (instance) idle_.push_back(std::move(instance));
+  for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) {
+    if (&(*it)->layout() != &layout) continue;
+    instance = std::move(*it);
+    idle_.erase(std::next(it).base());
+    return instance;
+  }
+  return nullptr;
+}
+
+void InstancePool::give(std::unique_ptr<Instance> instance) {
+  std::unique_ptr<Instance> before(hot_.exchange(instance.release(), std::memory_order_acq_rel));
+  if (!before) return;
+  std::unique_ptr<Instance> dropped;
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(before));
+  if (idle_.size() > kLimit) {
+    dropped = std::move(idle_.front());
+    idle_.erase(idle_.begin());
+  }
+}
+
+}  // namespace heddle::plan

@@ -1,0 +1,78 @@
+// One run's worth of memory and arguments of a plan; pooled, so that a warm run prepares nothing.
+#pragma once
+
+#include "plan/layout.h"
+#include "target/target.h"
+
+#include <atomic>
+
+namespace heddle::plan {
+
+// What holds for all instances of a plan on a device, fixed after compilation.
+struct Resources {
+  std::shared_ptr<target::Device> device;
+  std::vector<void*> constants;  // addresses, by Plan::constants
+  std::vector<void*> variables;  // by Plan::variables
+};
+
+class Instance {
+ public:
+  Instance(const Plan& plan, std::shared_ptr<const Layout> layout, const Resources& resources,
+           target::Stream* stream);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  const Layout& layout() const { return *layout_; }
+  const std::shared_ptr<const Layout>& layout_ref() const { return layout_; }
+  void set_input(size_t index, void* pointer) { set(plan_.inputs[index].slot, pointer); }
+  void set_output(size_t index, void* pointer) { set(plan_.outputs[index].slot, pointer); }
+  void* pointer(SlotId slot) const { return table_[slot]; }
+
+  // Gives the work to the stream: in order, or as a device graph from the second run on.
+  void execute(target::Stream& stream);
+
+  // For validation: the steps of the top level one by one.
+  void execute_step(const Step& step, target::Stream& stream);
+
+ private:
+  friend class Executor;
+  void set(SlotId slot, void* pointer) {
+    if (table_[slot] == pointer) return;
+    move(slot, pointer);
+  }
+  void move(SlotId slot, void* pointer);
+  void fill_arguments(const std::vector<Step>& steps);
+
+  const Plan& plan_;
+  std::shared_ptr<const Layout> layout_;
+  std::shared_ptr<target::Device> device_;
+  void* arena_ = nullptr;
+  std::vector<void*> table_;  // by slot
+  std::vector<void*> args_;   // flat, by Step::arg_begin
+  std::vector<std::pair<SlotId, uint32_t>>
+      positions_;  // where inputs and outputs stand in args_, sorted
+  std::unique_ptr<target::Recording> recording_;
+  bool recording_failed_ = false;
+  bool changed_ = true;  // pointers moved since the recording
+  int64_t runs_ = 0;
+};
+
+// Idle instances of a plan. At most one layout's worth stays for the size that ran last; the pool
+// is bounded by count.
+class InstancePool {
+ public:
+  ~InstancePool();
+  // Null where none is idle for this layout.
+  std::unique_ptr<Instance> take(const Layout& layout);
+  void give(std::unique_ptr<Instance> instance);
+  void clear();
+
+ private:
+  static constexpr size_t kLimit = 8;
+  std::atomic<Instance*> hot_{nullptr};  // the one that ran last: taken without a lock
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Instance>> idle_;
+};
+
+}  // namespace heddle::plan

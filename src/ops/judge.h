@@ -12,6 +12,8 @@ namespace heddle::ops {
 struct JudgeOptions {
   bool round = true;  // false: keep f64 results of float ops unrounded (for error bounds)
   int64_t max_iterations = 1'000'000;  // a loop that runs longer is a DeviceError
+  // Every value of the top region is kept here, for validation of plans.
+  std::map<ir::ValueId, HostTensor>* values = nullptr;
 };
 // `graph` is an extracted one: the top region's arguments are the feeds. Variables: state by their
 // attribute "id", updated in place.

@@ -47,21 +47,18 @@ void Builder::run() {
   };
   visit(visit, ir::kTopRegion);
 
+  set_signature(*graph_, plan_);
+  for (const SymbolRef& s : plan_.symbols) known_symbols_.insert(s->id);
   const ir::Region& top = graph_->region(ir::kTopRegion);
-  for (ir::ValueId argument : top.arguments) {
-    const ir::Value& v = graph_->value(argument);
-    SlotId slot = new_slot(v.type, Place::input, static_cast<uint32_t>(plan_.inputs.size()));
-    plan_.slots[slot].value = argument;
-    slot_of_value_[argument] = slot;
-    plan_.inputs.push_back({v.type, v.name, slot});
+  for (uint32_t i = 0; i < plan_.inputs.size(); ++i) {
+    plan_.inputs[i].slot = new_slot(plan_.inputs[i].type, Place::input, i);
+    plan_.slots[plan_.inputs[i].slot].value = top.arguments[i];
+    slot_of_value_[top.arguments[i]] = plan_.inputs[i].slot;
   }
-  bind_symbols();
   Targets targets;
-  for (ir::ValueId result : top.results) {
-    const Type& type = type_of(result);
-    SlotId slot = new_slot(type, Place::output, static_cast<uint32_t>(plan_.outputs.size()));
-    plan_.outputs.push_back({type, slot});
-    targets.emplace_back(result, slot);
+  for (uint32_t i = 0; i < plan_.outputs.size(); ++i) {
+    plan_.outputs[i].slot = new_slot(plan_.outputs[i].type, Place::output, i);
+    targets.emplace_back(top.results[i], plan_.outputs[i].slot);
   }
   emit_region(ir::kTopRegion, plan_.steps, targets);
   finish();
@@ -255,7 +252,8 @@ void Builder::emit_kernel(const loop::BoundKernel& bound, std::vector<Step>& out
     SlotId slot = value != ir::kNone ? slot_of(value)
                                      : new_slot(Type{buffer.dtype, buffer.extents}, Place::arena);
     step.buffers.push_back(touch(slot, step.number));
-    if (value != ir::kNone && buffer.role == ir::BufferRole::output) step.values.push_back(value);
+    if (value != ir::kNone && buffer.role == ir::BufferRole::output)
+      step.values.emplace_back(value, slot);
   }
   need_symbols(step.symbols, bound.kernel.name.c_str());
   step.kernel = add_kernel(bound.kernel, bound.notes);
@@ -334,8 +332,10 @@ void Builder::emit_claim(const ChosenClaim& claim, std::vector<Step>& out) {
   step.symbols = claim.offer.symbols;
   need_symbols(step.symbols, claim.name.c_str());
   for (ir::ValueId v : claim.offer.inputs) step.buffers.push_back(touch(slot_of(v), step.number));
-  for (ir::ValueId v : claim.offer.outputs) step.buffers.push_back(touch(slot_of(v), step.number));
-  step.values = claim.offer.outputs;
+  for (ir::ValueId v : claim.offer.outputs) {
+    step.buffers.push_back(touch(slot_of(v), step.number));
+    step.values.emplace_back(v, step.buffers.back());
+  }
   step.workspace = new_slot(Type{DType::u8, Shape{Expr(0)}}, Place::arena);
   plan_.slots[step.workspace].workspace_of = step.call;
   touch(step.workspace, step.number);
@@ -352,8 +352,6 @@ void Builder::emit_copy(SlotId to, SlotId from, std::vector<Step>& out) {
   Step step = new_step(StepKind::copy);
   step.number = next_number();
   step.buffers = {touch(to, step.number), touch(from, step.number)};
-  if (plan_.slots[to].value != ir::kNone && plan_.slots[to].value == plan_.slots[from].value)
-    step.values = {plan_.slots[to].value};
   out.push_back(std::move(step));
 }
 

@@ -76,7 +76,6 @@ class Builder {
   void check_recording(const std::vector<Step>& steps);
   void number_arguments(std::vector<Step>& steps, const std::set<SlotId>& moving);
   void collect_moving(const std::vector<Step>& steps, std::set<SlotId>& moving) const;
-  void bind_symbols();
   void need_symbols(const std::vector<SymbolRef>& symbols, const char* what);
   void need_symbols(const Expr& e, const char* what);
 

@@ -82,7 +82,7 @@ void Builder::emit_cond(ir::OpId id, const ControlInfo& info, std::vector<Step>&
     }
     emit_region(region, first ? step.first : step.second, targets);
   }
-  step.values = op.results;
+  for (ir::ValueId v : op.results) step.values.emplace_back(v, slot_of(v));
   touch(step.predicate, next_number());
   out.push_back(std::move(step));
 }
@@ -213,7 +213,7 @@ void Builder::emit_while(ir::OpId id, const ControlInfo& info, std::vector<Step>
   if (step.counter != kNone)
     emit_helper(increment_kernel(), {step.counter, step.counter}, step.second);
   leave();
-  step.values = op.results;
+  for (ir::ValueId v : op.results) step.values.emplace_back(v, slot_of(v));
   out.push_back(std::move(step));
 }
 
@@ -274,7 +274,7 @@ void Builder::emit_for(ir::OpId id, const ControlInfo& info, std::vector<Step>& 
   if (step.on_device) emit_helper(increment_kernel(), {step.counter, step.counter}, step.first);
   leave();
   for (size_t i = 0; i < carried.now.size(); ++i) slot_of_value_[op.results[i]] = carried.now[i];
-  step.values = op.results;
+  for (ir::ValueId v : op.results) step.values.emplace_back(v, slot_of(v));
   out.push_back(std::move(step));
 }
 

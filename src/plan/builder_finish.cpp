@@ -8,27 +8,31 @@ namespace heddle::plan {
 
 // A feed's extent that is a bare symbol binds it; the rest is checked against the bound ones at
 // each run.
-void Builder::bind_symbols() {
-  std::vector<SymbolRef> all;
-  for (const Input& input : plan_.inputs) {
-    for (const Expr& extent : *input.type.shape) {
-      if (extent.kind() == ExprKind::symbol && !known_symbols_.contains(extent.symbol()->id)) {
-        known_symbols_.insert(extent.symbol()->id);
-        plan_.symbols.push_back(extent.symbol());
-      }
+void set_signature(const ir::Graph& graph, Plan& plan) {
+  const ir::Region& top = graph.region(ir::kTopRegion);
+  for (ir::ValueId v : top.arguments)
+    plan.inputs.push_back({graph.value(v).type, graph.value(v).name});
+  for (ir::ValueId v : top.results) plan.outputs.push_back({graph.value(v).type});
+  std::set<uint64_t> known;
+  auto bind = [&](const SymbolRef& s) {
+    if (known.insert(s->id).second) plan.symbols.push_back(s);
+  };
+  auto each_extent = [&](auto f) {
+    for (const Input& input : plan.inputs) {
+      HD_CHECK(input.type.known(), "a feed has the open type ", to_string(input.type));
+      for (const Expr& extent : *input.type.shape) f(extent);
     }
-  }
+  };
+  each_extent([&](const Expr& extent) {
+    if (extent.kind() == ExprKind::symbol) bind(extent.symbol());
+  });
   // Extents such as 2 * n bind n where nothing else does.
-  for (const Input& input : plan_.inputs) {
-    for (const Expr& extent : *input.type.shape) {
-      all.clear();
-      collect_symbols(extent, all);
-      std::erase_if(all, [&](const SymbolRef& s) { return known_symbols_.contains(s->id); });
-      if (all.size() != 1 || !affine_in(extent, all[0])) continue;
-      known_symbols_.insert(all[0]->id);
-      plan_.symbols.push_back(all[0]);
-    }
-  }
+  each_extent([&](const Expr& extent) {
+    std::vector<SymbolRef> open;
+    collect_symbols(extent, open);
+    std::erase_if(open, [&](const SymbolRef& s) { return known.contains(s->id); });
+    if (open.size() == 1 && affine_in(extent, open[0])) bind(open[0]);
+  });
 }
 
 void Builder::need_symbols(const std::vector<SymbolRef>& symbols, const char* what) {

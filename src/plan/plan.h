@@ -63,8 +63,8 @@ struct Step {
   std::vector<SlotId> buffers;  // kernel, call: arguments; copy: {to, from}; fill: {to}
   SlotId workspace = kNone;     // call
   std::vector<SymbolRef> symbols;
-  uint8_t byte = 0;                 // fill
-  std::vector<ir::ValueId> values;  // graph values that hold after this step
+  uint8_t byte = 0;                                    // fill
+  std::vector<std::pair<ir::ValueId, SlotId>> values;  // what holds after this step, for validation
   std::vector<std::string> locations;
 
   // Control. cond: *predicate ? first : second. while_loop: { first; if (!*predicate) break;
@@ -149,6 +149,10 @@ struct Target {
 // schedules, compiles.
 std::shared_ptr<const Plan> build(const ir::Graph& extracted, const Target& target,
                                   const CompileOptions& options);
+
+// Inputs, outputs and symbols of a plan from the top region, without anything that runs. The
+// symbols are those that the feeds' extents determine.
+void set_signature(const ir::Graph& graph, Plan& plan);
 
 std::string describe(const Plan& plan);
 

@@ -226,7 +226,18 @@ void DeviceContext::give_stream(std::unique_ptr<target::Stream> stream) {
 const std::shared_ptr<Queue::State>& DeviceContext::default_queue() {
   std::lock_guard lock(mutex_);
   if (!queue_) queue_ = Queue::State::make(*this, device_->create_stream());
+  queue_made_.store(queue_.get(), std::memory_order_release);
   return queue_;
+}
+
+bool DeviceContext::default_queue_idle() const {
+  const Queue::State* queue = queue_made_.load(std::memory_order_acquire);
+  return queue == nullptr || queue->pending() == 0;
+}
+
+void DeviceContext::wait_default_queue() {
+  Queue::State* queue = queue_made_.load(std::memory_order_acquire);
+  if (queue != nullptr && queue->pending() > 0) queue->wait_for_jobs();
 }
 
 DeviceContext& context_of(const std::shared_ptr<target::Device>& device) {

@@ -7,6 +7,7 @@
 
 #include <heddle/device.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -23,6 +24,9 @@ class DeviceContext {
   void give_stream(std::unique_ptr<target::Stream> stream);
   ConstantStore& constants() { return constants_; }
   const std::shared_ptr<Queue::State>& default_queue();
+  // Nothing waits in the default queue (which may not exist yet).
+  bool default_queue_idle() const;
+  void wait_default_queue();
 
  private:
   std::shared_ptr<target::Device> device_;
@@ -30,6 +34,7 @@ class DeviceContext {
   std::mutex mutex_;
   std::vector<std::unique_ptr<target::Stream>> idle_;
   std::shared_ptr<Queue::State> queue_;
+  std::atomic<Queue::State*> queue_made_{nullptr};  // queue_, to be read without the lock
 };
 DeviceContext& context_of(const std::shared_ptr<target::Device>& device);
 

@@ -148,26 +148,26 @@ void Queue::State::finish(runtime::Job& job, std::exception_ptr error) {
 }
 
 void Queue::State::submit(std::vector<runtime::Job> jobs) {
-  auto shared = std::make_shared<std::vector<runtime::Job>>(std::move(jobs));
+  for (runtime::Job& job : jobs) submit(std::move(job));
+}
+
+// Devices with streams of their own get the work at once where nothing has to be waited for; it is
+// finished elsewhere.
+void Queue::State::submit(runtime::Job given) {
+  auto job = std::make_shared<runtime::Job>(std::move(given));
   bool ready = !stream_is_host() && (wrapped || worker.pending() == 0);
-  for (const runtime::Job& job : *shared) {
-    for (const auto& [event, value] : job.wait_for)
-      ready &= wrapped || event.state()->reached(value);
-  }
+  for (const auto& [event, value] : job->wait_for)
+    ready &= wrapped || event.state()->reached(value);
   if (ready) {
-    auto errors = std::make_shared<std::vector<std::exception_ptr>>(shared->size());
-    for (size_t i = 0; i < shared->size(); ++i) start((*shared)[i], (*errors)[i]);
-    worker.submit([self = shared_from_this(), shared, errors] {
-      for (size_t i = 0; i < shared->size(); ++i) self->finish((*shared)[i], (*errors)[i]);
-    });
+    auto error = std::make_shared<std::exception_ptr>();
+    start(*job, *error);
+    worker.submit([self = shared_from_this(), job, error] { self->finish(*job, *error); });
     return;
   }
-  worker.submit([self = shared_from_this(), shared] {
-    for (runtime::Job& job : *shared) {
-      std::exception_ptr error;
-      self->start(job, error);
-      self->finish(job, error);
-    }
+  worker.submit([self = shared_from_this(), job] {
+    std::exception_ptr error;
+    self->start(*job, error);
+    self->finish(*job, error);
   });
 }
 
@@ -210,17 +210,13 @@ void Queue::wait() const { state_->wait(); }
 void Queue::signal(const Event& event, uint64_t value) const {
   runtime::Job job;
   job.signal.emplace_back(event, value);
-  std::vector<runtime::Job> jobs;
-  jobs.push_back(std::move(job));
-  state_->submit(std::move(jobs));
+  state_->submit(std::move(job));
 }
 
 void Queue::wait_for(const Event& event, uint64_t value) const {
   runtime::Job job;
   job.wait_for.emplace_back(event, value);
-  std::vector<runtime::Job> jobs;
-  jobs.push_back(std::move(job));
-  state_->submit(std::move(jobs));
+  state_->submit(std::move(job));
 }
 
 CommandBuffer::CommandBuffer(const Queue& queue) : state_(std::make_shared<State>()) {

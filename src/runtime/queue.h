@@ -76,9 +76,11 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
 
   // In order after everything given before. Returns at once.
   void submit(std::vector<runtime::Job> jobs);
+  void submit(runtime::Job job);
   // Waits for everything given before, then calls f on this thread.
   void run_now(const std::function<void(target::Stream&)>& f);
-  void wait();  // rethrows the first error since the last wait
+  void wait();                                   // rethrows the first error since the last wait
+  void wait_for_jobs() const { worker.wait(); }  // their errors stay for wait()
   int64_t pending() const { return worker.pending(); }
 
   runtime::DeviceContext& context;

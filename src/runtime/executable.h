@@ -1,0 +1,103 @@
+// What an Executable holds, and one run of it.
+#pragma once
+
+#include "plan/instance.h"
+#include "plan/plan.h"
+#include "runtime/devices.h"
+#include "runtime/queue.h"
+#include "runtime/variables.h"
+
+#include <heddle/graph.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace heddle {
+
+struct Executable::Impl {
+  std::shared_ptr<target::Device> device;
+  runtime::DeviceContext* context = nullptr;
+  CompileOptions options;
+  std::shared_ptr<const plan::Plan> plan;  // the judge's has a signature only
+  std::shared_ptr<const ir::Graph>
+      reference;          // what the judge evaluates: on its device, and for validation
+  bool judged = false;    // runs on the judge
+  bool validate = false;  // HEDDLE_VALIDATE=reference
+  plan::Resources resources;
+  std::vector<std::shared_ptr<const runtime::DeviceBuffer>> constants, variables;
+  std::shared_ptr<runtime::VariableState> state;  // null without variables
+  bool writes = false;                            // has an assign
+  int64_t bytes = 0;  // held while the executable lives, for bounded caches
+
+  mutable plan::LayoutCache layouts;
+  mutable plan::InstancePool instances;
+  // The layout that ran last; kept alive by the cache's owner list below.
+  mutable std::mutex recent_mutex;
+  mutable std::shared_ptr<const plan::Layout> recent;
+  std::shared_ptr<const plan::Layout> fixed;  // plans without symbols
+};
+
+namespace runtime {
+
+struct VariableStates;
+
+// Compiles what computes the targets. `state`: of the graph on this device.
+std::shared_ptr<const Executable::Impl> compile(const std::shared_ptr<ir::Graph>& graph,
+                                                const CompileSpec& spec, const Device& device,
+                                                CompileOptions options,
+                                                const std::shared_ptr<VariableState>& state);
+
+// One run: checked and bound when made, started on a stream, finished when the stream's work is
+// done.
+class Run {
+ public:
+  // Checks feeds and given outputs; `outputs` empty: allocates them. Throws GraphError or
+  // DeviceError.
+  Run(std::shared_ptr<const Executable::Impl> impl, std::vector<Array> inputs,
+      std::vector<Array> outputs);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  const std::vector<Array>& outputs() const { return outputs_; }
+  void start(target::Stream& stream);
+  void finish();
+
+ private:
+  void check_outputs();
+  void decide_staging();
+  void start_judge();
+  void start_plan(target::Stream& stream);
+  void execute(target::Stream& stream);
+  void take_instance(target::Stream& stream);
+
+  std::shared_ptr<const Executable::Impl> impl_;
+  std::vector<Array> inputs_, outputs_;
+  std::vector<Array> staged_inputs_,
+      staged_outputs_;  // packed, on the device; invalid where not needed
+  std::shared_ptr<const plan::Layout> layout_;
+  std::unique_ptr<plan::Instance> instance_;
+  bool entered_ = false;
+};
+
+// The warm path of small runs on host devices: nothing is allocated, locked or formatted. False:
+// take the general way.
+bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
+              const std::vector<Array>& outputs);
+
+// Copies between packed and strided memory of one device, on its stream.
+void pack_on_device(const Array& from, const Array& to, target::Device& device,
+                    target::Stream& stream);
+
+// Runs the steps of the top level one by one and compares with the judge; DeviceError at the first
+// difference.
+void run_validated(const Executable::Impl& impl, plan::Instance& instance,
+                   const std::vector<Array>& packed_inputs, target::Stream& stream);
+
+// Array <-> tensor of the judge.
+ops::HostTensor to_host_tensor(const Array& array);
+void from_host_tensor(const ops::HostTensor& tensor, const Array& to);
+
+}  // namespace runtime
+}  // namespace heddle

@@ -1,0 +1,327 @@
+// One run of an executable: checks, staging, execution.
+#include "base/check.h"
+#include "ops/judge.h"
+#include "runtime/executable.h"
+#include "runtime/host_device.h"
+#include "runtime/host_stream.h"
+#include "runtime/storage.h"
+#include "runtime/strided_copy.h"
+#include "target/counters.h"
+
+#include <heddle/error.h>
+
+#include <algorithm>
+
+namespace heddle::runtime {
+
+namespace {
+
+using plan::Layout;
+using plan::Plan;
+
+std::string show(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t k = 0; k < shape.size(); ++k) text += base::cat(k > 0 ? "," : "", shape[k]);
+  return text + "]";
+}
+
+std::string show(const Array& a) { return base::cat(name(a.dtype()), show(a.shape())); }
+
+// dtype and rank of each feed, then the symbols of the extents.
+std::vector<int64_t> check_inputs(const Plan& plan, const std::vector<Array>& inputs) {
+  if (inputs.size() != plan.inputs.size()) {
+    throw GraphError(
+        base::cat("run: ", plan.inputs.size(), " feeds expected, given ", inputs.size()));
+  }
+  std::vector<std::vector<int64_t>> shapes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Array& a = inputs[i];
+    const Type& expected = plan.inputs[i].type;
+    if (!a.valid())
+      throw GraphError(base::cat("run: ", plan::feed_name(plan, i),
+                                 ": the array holds no data, expected ", to_string(expected)));
+    if (a.dtype() != expected.dtype) {
+      throw GraphError(base::cat("run: ", plan::feed_name(plan, i), ": dtype is ", name(a.dtype()),
+                                 ", expected ", to_string(expected)));
+    }
+    if (a.rank() != expected.rank()) {
+      throw GraphError(base::cat("run: ", plan::feed_name(plan, i), ": rank of ", show(a), " is ",
+                                 a.rank(), ", expected ", to_string(expected)));
+    }
+    shapes.push_back(a.shape());
+  }
+  return plan::bind_symbols(plan, shapes);
+}
+
+struct Range {
+  const std::byte *begin, *end;
+  bool meets(const Range& o) const { return begin < o.end && o.begin < end; }
+};
+
+Range range_of(const Array& a) {
+  ByteExtent extent = byte_extent(a.dtype(), a.shape(), a.strides());
+  auto* data = static_cast<const std::byte*>(a.data());
+  return {data + extent.begin, data + extent.end};
+}
+
+bool same_memory(const target::Device& a, const target::Device& b) {
+  return &a == &b || (a.host_memory() && b.host_memory());
+}
+
+// Kernels rely on the alignment of the element (of its parts, for complex numbers).
+bool aligned(const Array& a) {
+  int bytes = std::max(bit_width(real_part(a.dtype())) / 8, 1);
+  return reinterpret_cast<uintptr_t>(a.data()) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+bool usable(const Array& a, const target::Device& device) {
+  return same_memory(*a.storage()->device, device) && is_packed(a.shape(), a.strides()) &&
+         aligned(a);
+}
+
+std::shared_ptr<const Layout> layout_for(const Executable::Impl& impl,
+                                         const std::vector<int64_t>& symbols) {
+  if (impl.fixed) return impl.fixed;
+  std::shared_ptr<const Layout> layout = impl.layouts.get(*impl.plan, symbols);
+  std::lock_guard lock(impl.recent_mutex);
+  impl.recent = layout;
+  return layout;
+}
+
+}  // namespace
+
+Run::Run(std::shared_ptr<const Executable::Impl> impl, std::vector<Array> inputs,
+         std::vector<Array> outputs)
+    : impl_(std::move(impl)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {
+  const Plan& plan = *impl_->plan;
+  layout_ = layout_for(*impl_, check_inputs(plan, inputs_));
+  if (outputs_.empty() && !plan.outputs.empty()) {
+    Device device(impl_->device);
+    for (size_t i = 0; i < plan.outputs.size(); ++i) {
+      outputs_.push_back(
+          Array::empty(plan.outputs[i].type.dtype, layout_->output_shapes[i], device));
+    }
+  } else {
+    check_outputs();
+  }
+  decide_staging();
+}
+
+Run::~Run() {
+  if (instance_ || entered_) finish();
+}
+
+void Run::check_outputs() {
+  const Plan& plan = *impl_->plan;
+  if (outputs_.size() != plan.outputs.size()) {
+    throw GraphError(
+        base::cat("run: ", plan.outputs.size(), " outputs expected, given ", outputs_.size()));
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Array& a = outputs_[i];
+    std::string expected =
+        base::cat(name(plan.outputs[i].type.dtype), show(layout_->output_shapes[i]));
+    if (!a.valid())
+      throw GraphError(
+          base::cat("run: output ", i, ": the array holds no memory, expected ", expected));
+    if (a.dtype() != plan.outputs[i].type.dtype || a.shape() != layout_->output_shapes[i]) {
+      throw GraphError(base::cat("run: output ", i, ": given ", show(a), ", expected ", expected));
+    }
+    for (size_t k = 0; k < a.shape().size(); ++k) {
+      if (a.strides()[k] == 0 && a.shape()[k] > 1) {
+        throw GraphError(base::cat("run: output ", i, ": axis ", k,
+                                   " has stride 0, so its elements share memory"));
+      }
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (a.size() > 0 && range_of(a).meets(range_of(outputs_[j]))) {
+        // Interleaved views may be disjoint, but two runs of one memory are a mistake.
+        if (a.storage() != outputs_[j].storage() || a.data() == outputs_[j].data()) {
+          throw GraphError(base::cat("run: outputs ", j, " and ", i, " overlap in memory"));
+        }
+      }
+    }
+  }
+}
+
+// Outputs that are strided, elsewhere, or overlap a feed go through packed memory. (Feeds are
+// packed when the run starts: work that is still queued may write them.)
+void Run::decide_staging() {
+  staged_inputs_.resize(inputs_.size());
+  staged_outputs_.resize(outputs_.size());
+  if (impl_->judged) return;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Array& out = outputs_[i];
+    bool direct = usable(out, *impl_->device);
+    for (const Array& in : inputs_)
+      direct = direct && (in.size() == 0 || !range_of(in).meets(range_of(out)));
+    for (const Array& o : outputs_)
+      direct = direct && (&o == &out || o.size() == 0 || !range_of(o).meets(range_of(out)));
+    if (!direct) staged_outputs_[i] = Array::empty(out.dtype(), out.shape(), Device(impl_->device));
+  }
+}
+
+void Run::start(target::Stream& stream) {
+  if (impl_->state) {
+    impl_->state->gate().enter(impl_->writes);
+    entered_ = true;
+  }
+  if (impl_->judged) {
+    start_judge();
+  } else {
+    start_plan(stream);
+  }
+}
+
+void Run::start_judge() {
+  std::vector<ops::HostTensor> feeds;
+  for (const Array& a : inputs_) feeds.push_back(to_host_tensor(a));
+  std::map<int64_t, ops::HostTensor>* variables = impl_->state ? &impl_->state->host() : nullptr;
+  std::vector<ops::HostTensor> results = ops::judge(*impl_->reference, feeds, variables);
+  for (size_t i = 0; i < results.size(); ++i) from_host_tensor(results[i], outputs_[i]);
+}
+
+void Run::take_instance(target::Stream& stream) {
+  instance_ = impl_->instances.take(*layout_);
+  if (instance_) return;
+  try {
+    instance_ = std::make_unique<plan::Instance>(*impl_->plan, layout_, impl_->resources, &stream);
+  } catch (const DeviceError&) {
+    // What idle runs and free blocks hold may be enough.
+    impl_->instances.clear();
+    impl_->device->trim();
+    instance_ = std::make_unique<plan::Instance>(*impl_->plan, layout_, impl_->resources, &stream);
+  }
+}
+
+void Run::start_plan(target::Stream& stream) {
+  target::Device& device = *impl_->device;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Array& in = inputs_[i];
+    if (usable(in, device)) continue;
+    if (same_memory(*in.storage()->device, device)) {
+      staged_inputs_[i] = Array::empty(in.dtype(), in.shape(), Device(impl_->device));
+      pack_on_device(in, staged_inputs_[i], device, stream);
+    } else {
+      staged_inputs_[i] = in.to(Device(impl_->device));
+    }
+  }
+  take_instance(stream);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    instance_->set_input(i, (staged_inputs_[i].valid() ? staged_inputs_[i] : inputs_[i]).data());
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    instance_->set_output(i,
+                          (staged_outputs_[i].valid() ? staged_outputs_[i] : outputs_[i]).data());
+  }
+  stream.limit_threads(impl_->options.threads);
+  execute(stream);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (!staged_outputs_[i].valid()) continue;
+    if (same_memory(*outputs_[i].storage()->device, device)) {
+      pack_on_device(staged_outputs_[i], outputs_[i], device, stream);
+    } else {
+      stream.synchronize();
+      std::vector<std::byte> bytes = staged_outputs_[i].to_bytes();
+      Array host = Array::from_bytes(outputs_[i].dtype(), outputs_[i].shape(), bytes);
+      HD_CHECK(outputs_[i].storage()->device->host_memory(),
+               "outputs on another device are not supported");
+      strided_copy(host.dtype(), host.shape(), outputs_[i].data(), outputs_[i].strides(),
+                   host.data(), host.strides());
+    }
+  }
+}
+
+void Run::execute(target::Stream& stream) {
+  target::counters().launches.fetch_add(impl_->plan->kernel_steps, std::memory_order_relaxed);
+  try {
+    if (impl_->validate) {
+      std::vector<Array> packed;
+      for (size_t i = 0; i < inputs_.size(); ++i)
+        packed.push_back(staged_inputs_[i].valid() ? staged_inputs_[i] : inputs_[i]);
+      run_validated(*impl_, *instance_, packed, stream);
+    } else {
+      instance_->execute(stream);
+    }
+  } catch (...) {
+    // Its state is unknown: work may still use it, so it goes after that, and not back to the pool.
+    try {
+      stream.synchronize();
+    } catch (const std::exception&) {  // the first error is the one that is reported
+    }
+    instance_.reset();
+    throw;
+  }
+}
+
+void Run::finish() {
+  if (instance_) impl_->instances.give(std::move(instance_));
+  if (entered_) {
+    impl_->state->gate().leave(impl_->writes);
+    entered_ = false;
+  }
+}
+
+namespace {
+
+// Packed arrays of this shape in host memory, which no run but ours stages.
+bool fits(const Array& a, DType dtype, const std::vector<int64_t>& shape) {
+  return a.valid() && a.dtype() == dtype && a.shape() == shape &&
+         a.storage()->device->host_memory() && is_packed(a.shape(), a.strides()) && aligned(a);
+}
+
+}  // namespace
+
+bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
+              const std::vector<Array>& outputs) {
+  if (!impl.fixed || impl.judged || impl.validate || impl.state || !impl.device->host_memory())
+    return false;
+  const Plan& plan = *impl.plan;
+  const Layout& layout = *impl.fixed;
+  if (inputs.size() != plan.inputs.size() || outputs.size() != plan.outputs.size()) return false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!fits(inputs[i], plan.inputs[i].type.dtype, layout.input_shapes[i])) return false;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!fits(outputs[i], plan.outputs[i].type.dtype, layout.output_shapes[i])) return false;
+    auto* begin = static_cast<const std::byte*>(outputs[i].data());
+    Range range{begin, begin + layout.bytes[plan.outputs[i].slot]};
+    auto meets = [&](const Array& other, plan::SlotId slot) {
+      auto* at = static_cast<const std::byte*>(other.data());
+      return range.meets({at, at + layout.bytes[slot]});
+    };
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (meets(inputs[k], plan.inputs[k].slot)) return false;
+    }
+    for (size_t k = 0; k < i; ++k) {
+      if (meets(outputs[k], plan.outputs[k].slot)) return false;
+    }
+  }
+  std::unique_ptr<plan::Instance> instance = impl.instances.take(layout);
+  if (!instance) return false;
+  for (size_t i = 0; i < inputs.size(); ++i) instance->set_input(i, inputs[i].data());
+  for (size_t i = 0; i < outputs.size(); ++i) instance->set_output(i, outputs[i].data());
+  HostStream stream(false);
+  stream.limit_threads(impl.options.threads);
+  target::counters().launches.fetch_add(plan.kernel_steps, std::memory_order_relaxed);
+  instance->execute(stream);  // after an error the instance goes with the exception
+  impl.instances.give(std::move(instance));
+  return true;
+}
+
+ops::HostTensor to_host_tensor(const Array& array) {
+  return ops::from_bytes(array.dtype(), array.shape(), array.to_bytes());
+}
+
+void from_host_tensor(const ops::HostTensor& tensor, const Array& to) {
+  std::vector<std::byte> bytes = ops::to_bytes(tensor);
+  HD_CHECK(tensor.shape == to.shape() && tensor.dtype == to.dtype(),
+           "the judge's result has another type than the plan says");
+  if (bytes.empty()) return;
+  if (!to.storage()->device->host_memory())
+    throw UnsupportedError("judge: outputs must be in host memory");
+  strided_copy(to.dtype(), to.shape(), to.data(), to.strides(), bytes.data(),
+               ops::row_major_strides(to.shape()));
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,120 @@
+// HEDDLE_VALIDATE=reference: the steps of a plan one by one against the judge.
+#include "base/check.h"
+#include "ops/judge.h"
+#include "runtime/executable.h"
+#include "runtime/storage.h"
+
+#include <heddle/error.h>
+
+#include <cmath>
+
+namespace heddle::runtime {
+
+namespace {
+
+// Relative rounding error of one operation (unit roundoff of the type).
+double unit_roundoff(DType dtype) {
+  switch (real_part(dtype)) {
+    case DType::f64:
+      return 0x1p-53;
+    case DType::f32:
+      return 0x1p-24;
+    case DType::f16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    default:
+      return 0;
+  }
+}
+
+double magnitude(const ops::HostTensor& t, size_t i) {
+  if (!t.f.empty()) return std::abs(t.f[i]);
+  if (!t.c.empty()) return std::abs(t.c[i]);
+  return std::abs(static_cast<double>(t.i[i]));
+}
+
+double difference(const ops::HostTensor& a, const ops::HostTensor& b, size_t i) {
+  if (!a.i.empty())
+    return a.i[i] == b.i[i]
+               ? 0
+               : std::abs(static_cast<double>(a.i[i]) - static_cast<double>(b.i[i])) + 1;
+  if (!a.c.empty()) return a.c[i] == b.c[i] ? 0 : std::abs(a.c[i] - b.c[i]);
+  if (a.f[i] == b.f[i] || (std::isnan(a.f[i]) && std::isnan(b.f[i]))) return 0;
+  return std::abs(a.f[i] - b.f[i]);
+}
+
+// Errors of a chain of operations and of a sum of `length` terms are bounded by multiples of the
+// roundoff of the largest magnitudes that take part; the values that came before carry theirs
+// along.
+double tolerance(const ops::HostTensor& expected, double length, uint32_t step) {
+  double sum = 0;
+  for (size_t i = 0; i < static_cast<size_t>(expected.size()); ++i) {
+    double m = magnitude(expected, i);
+    if (std::isfinite(m)) sum += m * m;
+  }
+  double scale = std::sqrt(sum / std::max<double>(static_cast<double>(expected.size()), 1));
+  return unit_roundoff(expected.dtype) * scale * (64 + 4 * length) * (1 + step);
+}
+
+void compare(const plan::Plan& plan, const plan::Step& step, ir::ValueId value,
+             const ops::HostTensor& expected, const ops::HostTensor& got, double length) {
+  double allowed = tolerance(expected, length, step.number);
+  double relative = unit_roundoff(expected.dtype) * (64 + 4 * length) * (1 + step.number);
+  for (size_t i = 0; i < static_cast<size_t>(expected.size()); ++i) {
+    double d = difference(expected, got, i);
+    if (d <= allowed + relative * magnitude(expected, i)) continue;
+    std::string what = step.kind == plan::StepKind::kernel ? plan.kernels[step.kernel].kernel->name
+                       : step.kind == plan::StepKind::call ? plan.calls[step.call].claim
+                                                           : "control flow";
+    throw DeviceError(base::cat("validation: step ", step.number, " (", what, ") gives for value ",
+                                value, " ", to_string(plan.graph->value(value).type),
+                                " at element ", i, " a difference of ", d, ", allowed ",
+                                allowed + relative * magnitude(expected, i)));
+  }
+}
+
+// Terms that one result of the kernel folds, at most.
+double reduction_length(const plan::Plan& plan, const plan::Step& step, int64_t elements) {
+  if (step.kind == plan::StepKind::call) return 4096;
+  if (step.kind != plan::StepKind::kernel) return 256;
+  std::optional<int64_t> points = ir::cost(*plan.kernels[step.kernel].kernel).points.constant();
+  return points ? static_cast<double>(*points) / static_cast<double>(std::max<int64_t>(elements, 1))
+                : 256;
+}
+
+}  // namespace
+
+void run_validated(const Executable::Impl& impl, plan::Instance& instance,
+                   const std::vector<Array>& packed_inputs, target::Stream& stream) {
+  const plan::Plan& plan = *impl.plan;
+  std::vector<ops::HostTensor> feeds;
+  for (const Array& a : packed_inputs) feeds.push_back(to_host_tensor(a));
+  auto read = [&](const void* from, DType dtype, const std::vector<int64_t>& shape) {
+    std::vector<std::byte> bytes(static_cast<size_t>(byte_size(dtype, ops::element_count(shape))));
+    if (!bytes.empty()) stream.copy_to_host(bytes.data(), from, static_cast<int64_t>(bytes.size()));
+    return ops::from_bytes(dtype, shape, bytes);
+  };
+  std::map<int64_t, ops::HostTensor> variables;
+  for (size_t i = 0; i < plan.variables.size(); ++i) {
+    const ir::Literal& initial = *plan.variables[i].initial;
+    variables[plan.variables[i].id] =
+        read(impl.resources.variables[i], initial.dtype, initial.shape);
+  }
+  std::map<ir::ValueId, ops::HostTensor> values;
+  ops::JudgeOptions options;
+  options.values = &values;
+  ops::judge(*plan.graph, feeds, &variables, options);
+  for (const plan::Step& step : plan.steps) {
+    instance.execute_step(step, stream);
+    stream.synchronize();
+    for (const auto& [value, slot] : step.values) {
+      auto it = values.find(value);
+      if (it == values.end()) continue;
+      ops::HostTensor got = read(instance.pointer(slot), it->second.dtype, it->second.shape);
+      compare(plan, step, value, it->second, got, reduction_length(plan, step, got.size()));
+    }
+  }
+}
+
+}  // namespace heddle::runtime

@@ -82,7 +82,7 @@ std::shared_ptr<const Plan> build(const ir::Graph& extracted, const Target& targ
     plan->notes.push_back("loops are driven by the host: the device does not record");
   }
   Builder(graph, std::move(claims), target, options, *plan).run();
-  target::counters().graph_compiles.fetch_add(1, std::memory_order_relaxed);
+  target::runtime_counters().graph_compiles.fetch_add(1, std::memory_order_relaxed);
   if (base::env_has("HEDDLE_DUMP", "plan")) std::fprintf(stderr, "%s\n", describe(*plan).c_str());
   return plan;
 }

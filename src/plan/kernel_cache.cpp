@@ -71,11 +71,11 @@ std::shared_ptr<const target::CompiledKernel> compile_cached(target::Emitter& em
   uint64_t key =
       base::mix(ir::structural_hash(kernel), static_cast<uint64_t>(options.check_bounds));
   if (auto found = Cache::get().find(key, emitter, kernel, options)) {
-    target::counters().kernel_cache_hits.fetch_add(1, std::memory_order_relaxed);
+    target::runtime_counters().kernel_cache_hits.fetch_add(1, std::memory_order_relaxed);
     return found;
   }
   std::shared_ptr<const target::CompiledKernel> compiled = emitter.compile(kernel, options);
-  target::counters().kernel_compiles.fetch_add(1, std::memory_order_relaxed);
+  target::runtime_counters().kernel_requests.fetch_add(1, std::memory_order_relaxed);
   if (base::env_has("HEDDLE_DUMP", "code")) std::fprintf(stderr, "%s\n", compiled->code().c_str());
   Cache::get().add(key, {&emitter, options, kernel, compiled});
   return compiled;

@@ -108,7 +108,7 @@ std::shared_ptr<const Executable::Impl> compile(const std::shared_ptr<ir::Graph>
     impl->plan = signature;
     impl->reference = extracted;
     impl->writes = true;
-    target::counters().graph_compiles.fetch_add(1, std::memory_order_relaxed);
+    target::runtime_counters().graph_compiles.fetch_add(1, std::memory_order_relaxed);
   } else {
     plan::Target target;
     target.description = &impl->device->description();

@@ -177,9 +177,12 @@ int Executable::kernel_count() const { return checked(impl_)->plan->kernel_steps
 Device Executable::device() const { return Device(checked(impl_)->device); }
 
 RuntimeCounters counters() {
-  target::Counters& c = target::counters();
-  return {c.graph_compiles.load(), c.kernel_compiles.load(), c.kernel_cache_hits.load(),
-          c.driver_calls.load(), c.launches.load()};
+  target::RuntimeCounters& c = target::runtime_counters();
+  auto number = [](const std::atomic<uint64_t>& count) {
+    return static_cast<int64_t>(count.load());
+  };
+  return {number(c.graph_compiles), number(c.kernel_requests), number(c.kernel_cache_hits),
+          number(c.driver_calls), number(c.launches)};
 }
 
 }  // namespace heddle

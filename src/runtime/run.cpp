@@ -79,6 +79,11 @@ bool usable(const Array& a, const target::Device& device) {
          aligned(a);
 }
 
+void count_launches(const Plan& plan) {
+  target::runtime_counters().launches.fetch_add(static_cast<uint64_t>(plan.kernel_steps),
+                                                std::memory_order_relaxed);
+}
+
 std::shared_ptr<const Layout> layout_for(const Executable::Impl& impl,
                                          const std::vector<int64_t>& symbols) {
   if (impl.fixed) return impl.fixed;
@@ -233,7 +238,7 @@ void Run::start_plan(target::Stream& stream) {
 }
 
 void Run::execute(target::Stream& stream) {
-  target::counters().launches.fetch_add(impl_->plan->kernel_steps, std::memory_order_relaxed);
+  if (impl_->device->host_memory()) count_launches(*impl_->plan);  // other devices count their own
   try {
     if (impl_->validate) {
       std::vector<Array> packed;
@@ -303,7 +308,7 @@ bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
   for (size_t i = 0; i < outputs.size(); ++i) instance->set_output(i, outputs[i].data());
   HostStream stream(false);
   stream.limit_threads(impl.options.threads);
-  target::counters().launches.fetch_add(plan.kernel_steps, std::memory_order_relaxed);
+  count_launches(plan);
   instance->execute(stream);  // after an error the instance goes with the exception
   impl.instances.give(std::move(instance));
   return true;

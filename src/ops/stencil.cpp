@@ -165,6 +165,10 @@ void check_modes(const InferContext& c) {
   WindowReduction r = window_reduction(c.attrs);
   if (is_complex(c.dtype(0)) && r != WindowReduction::sum && r != WindowReduction::product)
     c.fail(cat("x is ", name(c.dtype(0)), ", which reduction ", name(r), " cannot order"));
+  // The parts of a complex product do not fold apart, as a long fold needs.
+  if (is_complex(c.dtype(0)) && r == WindowReduction::product && !unrolled_taps(c.shape(1)))
+    c.fail(cat("weights ", to_string(c.shape(1)), " are too many for a complex product, expected at most ",
+               kMaxUnrolledTaps, " positions, with extents that are numbers"));
   if (padding_mode(c.attrs, "boundary") == PaddingMode::constant &&
       !representable(c.attrs.get<double>("constant"), c.dtype(0)))
     c.fail(cat("constant ", c.attrs.get<double>("constant"), " is not an integer, x is ", name(c.dtype(0))));

@@ -4,11 +4,13 @@
 #include "ir/graph.h"
 #include "ops/judge.h"
 #include "ops/opdef.h"
+#include "support/numeric.h"
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 
 namespace heddle::test {
 
@@ -72,6 +74,27 @@ Tensor constant(const Tensor& like, const HostTensor& value) {
   return like.graph()->tensor(ops::add_constant(*like.graph(), ops::to_literal(value)));
 }
 
+// Where the device's values of the targets differ from the judge's; empty: nowhere.
+std::string device_difference(const std::vector<Fed>& feeds, const Tensors& targets, const std::vector<HostTensor>& expected,
+                              const Device& device) {
+  Graph graph(targets[0].graph());
+  CompileSpec spec{.feeds = {}, .targets = targets, .operations = {}};
+  std::vector<Array> values;
+  double scale = 1;
+  for (const Fed& f : feeds) {
+    spec.feeds.emplace_back(f.tensor, type_of(f.value));
+    values.push_back(to_array(f.value));
+  }
+  for (const HostTensor& t : expected)
+    for (double v : t.f) scale = std::isfinite(v) ? std::max(scale, std::abs(v)) : scale;
+  std::vector<Array> results = graph.compile(spec, device).run(values);
+  for (size_t k = 0; k < expected.size(); ++k) {
+    std::string d = difference(to_host(results[k]), expected[k], tolerance(expected[k].dtype, 64, scale));
+    if (!d.empty()) return base::cat("target ", k, " on ", device.name(), ": ", d);
+  }
+  return "";
+}
+
 // Compares the tensors `gradients` with differences of sum over i of dot(targets[i], weights[i]).
 std::string compare(const std::vector<Fed>& feeds, const Tensors& targets, const std::vector<HostTensor>& weights,
                     const Tensors& gradients, const GradientCheck& options, const char* order) {
@@ -83,6 +106,10 @@ std::string compare(const std::vector<Fed>& feeds, const Tensors& targets, const
     for (size_t i = 0; i < ys.size(); ++i) total += dot(ys[i], weights[i]);
     return total;
   };
+  if (options.compiled) {
+    std::string different = device_difference(feeds, gradients, given, device("interpreter"));
+    if (!different.empty()) return base::cat(order, " gradient, ", different);
+  }
   std::vector<HostTensor> xs = values_of(feeds);
   double scale = 1;
   for (const HostTensor& g : given)
@@ -106,7 +133,10 @@ std::string compare(const std::vector<Fed>& feeds, const Tensors& targets, const
 }  // namespace
 
 std::vector<HostTensor> evaluate(const std::vector<Fed>& feeds, const Tensors& targets) {
-  return ops::judge(*extracted(feeds, targets), values_of(feeds));
+  std::vector<HostTensor> values = ops::judge(*extracted(feeds, targets), values_of(feeds));
+  std::string different = device_difference(feeds, targets, values, test_device());
+  if (!different.empty()) throw std::runtime_error(different);
+  return values;
 }
 
 std::string text(const HostTensor& t) {

@@ -19,7 +19,8 @@ struct Fed {
   Tensor tensor;
   ops::HostTensor value;
 };
-// The judge's values of the targets; symbols of the feeds' types get the values' extents.
+// The judge's values of the targets; symbols of the feeds' types get the values' extents. Throws where the test device's
+// values differ from them.
 std::vector<ops::HostTensor> evaluate(const std::vector<Fed>& feeds, const Tensors& targets);
 inline ops::HostTensor evaluate(const std::vector<Fed>& feeds, const Tensor& target) {
   return evaluate(feeds, Tensors{target})[0];
@@ -34,6 +35,7 @@ struct GradientCheck {
   bool second = true;     // also gradients of the gradients
   double step = 1e-5;
   double tolerance = 2e-6;  // relative to the largest derivative, at least to 1
+  bool compiled = true;     // the interpreter's values of the gradients must agree with the judge's too
 };
 // Compares gradients of sum(r * f(xs)) (random r) with central differences in f64, first and second order; empty where they
 // agree, else the first difference.

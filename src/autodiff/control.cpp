@@ -1,5 +1,5 @@
-// Gradients through branches, loops and calls. A loop is run again with its carried values stacked, iteration by iteration;
-// then a second loop walks the iterations backwards.
+// Gradients through branches, loops and calls. A loop is run again with its carried values stacked,
+// iteration by iteration; then a second loop walks the iterations backwards.
 #include "autodiff/reverse.h"
 
 #include "base/check.h"
@@ -58,7 +58,8 @@ class Reader {
 
 Tensors filled(const Tensors& gradients, const Tensors& like) {
   Tensors out;
-  for (size_t i = 0; i < like.size(); ++i) out.push_back(gradients[i].valid() ? gradients[i] : zeros_like(like[i]));
+  for (size_t i = 0; i < like.size(); ++i)
+    out.push_back(gradients[i].valid() ? gradients[i] : zeros_like(like[i]));
   return out;
 }
 
@@ -69,11 +70,13 @@ Tensors floats_of(const Tensors& ts) {
   return out;
 }
 
-// Spreads the tensors of the floating ones over a list with as many places as `like`, invalid elsewhere.
+// Spreads the tensors of the floating ones over a list with as many places as `like`, invalid
+// elsewhere.
 Tensors spread(const Tensors& floats, const Tensors& like) {
   Tensors out;
   size_t next = 0;
-  for (const Tensor& t : like) out.push_back(carries_gradient(t.type()) ? floats[next++] : Tensor{});
+  for (const Tensor& t : like)
+    out.push_back(carries_gradient(t.type()) ? floats[next++] : Tensor{});
   return out;
 }
 
@@ -92,8 +95,10 @@ void add_all(Contributions& into, const Tensors& values, const Tensors& gradient
   for (size_t i = 0; i < values.size(); ++i) into.add(values[i].id(), gradients[i]);
 }
 
-// Gradients of `xs` from the seeds of the tensors `ys` that were just built from them; zeros where nothing flows.
-Tensors local_reverse(const GraphRef& graph, const Tensors& ys, const Tensors& seeds, const Tensors& xs) {
+// Gradients of `xs` from the seeds of the tensors `ys` that were just built from them; zeros where
+// nothing flows.
+Tensors local_reverse(const GraphRef& graph, const Tensors& ys, const Tensors& seeds,
+                      const Tensors& xs) {
   return filled(reverse(graph, ids_of(ys), seeds, ids_of(xs), true), xs);
 }
 
@@ -105,8 +110,8 @@ Tensors added(const Tensors& a, const Tensors& b) {
 
 // ---- call, cond
 
-void call_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream, const Tensors& captures,
-                   Contributions& into) {
+void call_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream,
+                   const Tensors& captures, Contributions& into) {
   // Identities keep two equal arguments apart.
   Tensors arguments;
   for (ValueId v : info.initial) arguments.push_back(identity(graph->tensor(v)));
@@ -119,8 +124,8 @@ void call_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Te
   add_all(into, captures, reader.take(captures.size()));
 }
 
-void cond_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream, const Tensors& captures,
-                   Contributions& into) {
+void cond_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream,
+                   const Tensors& captures, Contributions& into) {
   if (captures.empty()) return;
   auto block = [&](ir::RegionId region) {
     return build_region(graph, {}, "gradients of cond", "block", [&](const Tensors&) {
@@ -151,29 +156,35 @@ Tensors all_reversed(const Tensors& stacked) {
 
 // An i64 scalar with the value of an expression that is at least 0.
 Tensor expression_tensor(const GraphRef& graph, const Expr& e) {
-  if (std::optional<int64_t> n = e.constant()) return reshape(ops::index_constant(graph, {*n}), Shape{});
+  if (std::optional<int64_t> n = e.constant())
+    return reshape(ops::index_constant(graph, {*n}), Shape{});
   Tensor sized = ops::zeros_of(graph, type(DType::boolean, {e}));
   return reshape(shape_of(sized), Shape{});
 }
 
 std::vector<Type> row_types(const Tensors& stacked) {
   std::vector<Type> out;
-  for (const Tensor& t : stacked) out.push_back({t.dtype(), Shape(t.shape().begin() + 1, t.shape().end())});
+  for (const Tensor& t : stacked)
+    out.push_back({t.dtype(), Shape(t.shape().begin() + 1, t.shape().end())});
   return out;
 }
 
-// A counted loop: body(k, carried, rows of xs) -> carried, rows. Gives carried values, then stacked rows.
-Tensors counted_loop(const GraphRef& graph, const Expr& count, const Tensors& initial, const Tensors& xs, size_t stacked,
-                     const std::function<Tensors(const Tensor&, const Tensors&, const Tensors&)>& body) {
+// A counted loop: body(k, carried, rows of xs) -> carried, rows. Gives carried values, then stacked
+// rows.
+Tensors counted_loop(
+    const GraphRef& graph, const Expr& count, const Tensors& initial, const Tensors& xs,
+    size_t stacked,
+    const std::function<Tensors(const Tensor&, const Tensors&, const Tensors&)>& body) {
   std::vector<Type> types{type(i64, {})};
   for (const Type& t : types_of(initial)) types.push_back(t);
   for (const Type& t : row_types(xs)) types.push_back(t);
-  ir::RegionId region = build_region(graph, types, "gradients of for_loop", "body", [&](const Tensors& arguments) {
-    Reader reader(arguments);
-    Tensor k = reader.take(1)[0];
-    Tensors carried = reader.take(initial.size());
-    return body(k, carried, reader.take(xs.size()));
-  });
+  ir::RegionId region =
+      build_region(graph, types, "gradients of for_loop", "body", [&](const Tensors& arguments) {
+        Reader reader(arguments);
+        Tensor k = reader.take(1)[0];
+        Tensors carried = reader.take(initial.size());
+        return body(k, carried, reader.take(xs.size()));
+      });
   Tensors operands = initial;
   append(operands, xs);
   ir::Attrs attrs{{"count", std::vector<Expr>{count}},
@@ -183,7 +194,8 @@ Tensors counted_loop(const GraphRef& graph, const Expr& count, const Tensors& in
 }
 
 // The carried values at the start of each iteration, stacked.
-Tensors stacked_states(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& initial, const Tensors& xs) {
+Tensors stacked_states(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& initial,
+                       const Tensors& xs) {
   if (initial.empty()) return {};
   auto body = [&](const Tensor& k, const Tensors& carried, const Tensors& rows) {
     Tensors arguments{k};
@@ -198,17 +210,19 @@ Tensors stacked_states(const GraphRef& graph, const ops::ControlInfo& info, cons
   return {results.begin() + static_cast<std::ptrdiff_t>(initial.size()), results.end()};
 }
 
-void for_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream, const Tensors& captures,
-                  Contributions& into) {
+void for_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream,
+                  const Tensors& captures, Contributions& into) {
   if (!info.count)
     throw GraphError(
-        "gradients: for_loop has a count that is known only when it runs: give the count as an expression, or use "
+        "gradients: for_loop has a count that is known only when it runs: give the count as an "
+        "expression, or use "
         "while_loop with WhileOptions::max_iterations");
   Tensors initial = tensors_of(graph, info.initial);
   Tensors xs = tensors_of(graph, info.slices);
   Tensors states = stacked_states(graph, info, initial, xs);
   size_t carried = initial.size();
-  Tensors carried_upstream(upstream.begin(), upstream.begin() + static_cast<std::ptrdiff_t>(carried));
+  Tensors carried_upstream(upstream.begin(),
+                           upstream.begin() + static_cast<std::ptrdiff_t>(carried));
   // Upstream gradients of the stacked results, those that there are.
   Tensors row_upstream(upstream.begin() + static_cast<std::ptrdiff_t>(carried), upstream.end());
   Tensors flowing;
@@ -257,35 +271,39 @@ void for_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Ten
 
 // ---- while_loop
 
-// The loop run again: the carried values of the last `before`, the number of iterations, the carried values stacked.
+// The loop run again: the carried values of the last `before`, the number of iterations, the
+// carried values stacked.
 struct WhileTrace {
   Tensors last, stacked;
   Tensor count;
 };
 
-WhileTrace trace_while(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& initial) {
+WhileTrace trace_while(const GraphRef& graph, const ops::ControlInfo& info,
+                       const Tensors& initial) {
   Tensors carried = initial;
   carried.push_back(expression_tensor(graph, 0));
   std::vector<Type> value_types;
-  ir::RegionId first = build_region(graph, types_of(carried), "gradients of while_loop", "before", [&](const Tensors& v) {
-    Tensors results = inlined(graph, info.first, Tensors(v.begin(), v.end() - 1));
-    append(results, v);
-    value_types = types_of(results);
-    value_types.erase(value_types.begin());
-    return results;
-  });
+  ir::RegionId first = build_region(
+      graph, types_of(carried), "gradients of while_loop", "before", [&](const Tensors& v) {
+        Tensors results = inlined(graph, info.first, Tensors(v.begin(), v.end() - 1));
+        append(results, v);
+        value_types = types_of(results);
+        value_types.erase(value_types.begin());
+        return results;
+      });
   size_t n = initial.size();
-  ir::RegionId second = build_region(graph, value_types, "gradients of while_loop", "after", [&](const Tensors& values) {
-    Reader reader(values);
-    Tensors u = reader.take(values.size() - n - 1);
-    Tensors states = reader.take(n);
-    Tensor k = reader.take(1)[0];
-    Tensors results = inlined(graph, info.second, u);
-    results.resize(n);
-    results.push_back(k + constant_like(k, 1));
-    append(results, states);
-    return results;
-  });
+  ir::RegionId second = build_region(graph, value_types, "gradients of while_loop", "after",
+                                     [&](const Tensors& values) {
+                                       Reader reader(values);
+                                       Tensors u = reader.take(values.size() - n - 1);
+                                       Tensors states = reader.take(n);
+                                       Tensor k = reader.take(1)[0];
+                                       Tensors results = inlined(graph, info.second, u);
+                                       results.resize(n);
+                                       results.push_back(k + constant_like(k, 1));
+                                       append(results, states);
+                                       return results;
+                                     });
   ir::Attrs attrs{{"max_iterations", *info.max_iterations}, {"stacked", static_cast<int64_t>(n)}};
   Tensors results = ops::apply_all("while_loop", carried, std::move(attrs), {first, second});
   Reader reader(results);
@@ -303,10 +321,11 @@ Tensors all_rows(const Tensors& stacked, const Tensor& k) {
   return out;
 }
 
-void while_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream, const Tensors& captures,
-                    Contributions& into) {
+void while_gradient(const GraphRef& graph, const ops::ControlInfo& info, const Tensors& upstream,
+                    const Tensors& captures, Contributions& into) {
   if (!info.max_iterations)
-    throw GraphError("gradients: while_loop has no bound on its iterations: set WhileOptions::max_iterations");
+    throw GraphError(
+        "gradients: while_loop has no bound on its iterations: set WhileOptions::max_iterations");
   Tensors initial = tensors_of(graph, info.initial);
   WhileTrace trace = trace_while(graph, info, initial);
   size_t values = upstream.size() - info.stacked;
@@ -357,10 +376,11 @@ void while_gradient(const GraphRef& graph, const ops::ControlInfo& info, const T
 
 }  // namespace
 
-void control_gradient(const GraphRef& graph, ir::OpId op, const Tensors& upstream, const std::set<ValueId>& wanted,
-                      Contributions& into) {
+void control_gradient(const GraphRef& graph, ir::OpId op, const Tensors& upstream,
+                      const std::set<ValueId>& wanted, Contributions& into) {
   if (graph->effect_of(op) == ir::Effect::write)
-    throw GraphError(cat("gradients: ", graph->op(op).name, " assigns a variable, which has no gradient"));
+    throw GraphError(
+        cat("gradients: ", graph->op(op).name, " assigns a variable, which has no gradient"));
   ops::ControlInfo info = ops::control_info(*graph, op);
   Tensors captures = wanted_captures(graph, op, wanted);
   switch (info.form) {

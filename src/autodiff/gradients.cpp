@@ -15,7 +15,8 @@ namespace {
 void check(const Tensors& ts, const GraphRef& graph, const char* what) {
   for (size_t i = 0; i < ts.size(); ++i) {
     if (!ts[i].valid()) throw GraphError(cat("gradients: ", what, "[", i, "] is an empty Tensor"));
-    if (ts[i].graph() != graph) throw GraphError(cat("gradients: ", what, "[", i, "] belongs to another graph"));
+    if (ts[i].graph() != graph)
+      throw GraphError(cat("gradients: ", what, "[", i, "] belongs to another graph"));
     if (!graph->visible(ts[i].id(), graph->insertion_region()))
       throw GraphError(cat("gradients: ", what, "[", i, "] belongs to another block"));
     if (!autodiff::carries_gradient(ts[i].type()))
@@ -25,11 +26,13 @@ void check(const Tensors& ts, const GraphRef& graph, const char* what) {
 }
 
 Tensor seed_of(const Tensor& y, const Tensor& seed, size_t i) {
-  if (!seed.valid()) return y.rank() == 0 ? constant_like(y, 1) : broadcast_like(constant_like(y, 1), y);
-  if (seed.graph() != y.graph()) throw GraphError(cat("gradients: seeds[", i, "] belongs to another graph"));
+  if (!seed.valid())
+    return y.rank() == 0 ? constant_like(y, 1) : broadcast_like(constant_like(y, 1), y);
+  if (seed.graph() != y.graph())
+    throw GraphError(cat("gradients: seeds[", i, "] belongs to another graph"));
   if (seed.type() != y.type())
-    throw GraphError(cat("gradients: seeds[", i, "] is ", to_string(seed.type()), ", expected ", to_string(y.type()),
-                         " as ys[", i, "]"));
+    throw GraphError(cat("gradients: seeds[", i, "] is ", to_string(seed.type()), ", expected ",
+                         to_string(y.type()), " as ys[", i, "]"));
   return seed;
 }
 

@@ -11,15 +11,19 @@ namespace heddle::autodiff {
 
 using base::cat;
 
-bool carries_gradient(const Type& type) { return type.dtype == DType::unknown || is_floating(type.dtype); }
+bool carries_gradient(const Type& type) {
+  return type.dtype == DType::unknown || is_floating(type.dtype);
+}
 
 namespace {
 
 // A gradient in the form of the value that it belongs to.
 Tensor fitted(const Tensor& gradient, const Tensor& value) {
   Tensor g = gradient;
-  if (is_complex(g.dtype()) && value.dtype() != DType::unknown && !is_complex(value.dtype())) g = real(g);
-  if (!g.type().known() || !value.type().known() || g.shape() != value.shape()) g = sum_to_like(g, value);
+  if (is_complex(g.dtype()) && value.dtype() != DType::unknown && !is_complex(value.dtype()))
+    g = real(g);
+  if (!g.type().known() || !value.type().known() || g.shape() != value.shape())
+    g = sum_to_like(g, value);
   if (value.dtype() != DType::unknown && g.dtype() != value.dtype()) g = cast(g, value.dtype());
   return g;
 }
@@ -53,14 +57,16 @@ std::vector<ValueId> used_values(const ir::Graph& graph, ir::OpId op) {
 
 namespace {
 
-// The ops on the way from xs to ys, in program order (ids ascend), and the values there that depend on an x.
+// The ops on the way from xs to ys, in program order (ids ascend), and the values there that depend
+// on an x.
 struct Paths {
   std::set<ir::OpId> ops;
   std::set<ValueId> depends;
   std::set<ValueId> cut;  // nothing flows beyond these
 };
 
-std::set<ir::OpId> ops_behind(const ir::Graph& graph, const std::vector<ValueId>& ys, const std::set<ValueId>& cut) {
+std::set<ir::OpId> ops_behind(const ir::Graph& graph, const std::vector<ValueId>& ys,
+                              const std::set<ValueId>& cut) {
   std::set<ir::OpId> seen;
   std::vector<ValueId> todo(ys.begin(), ys.end());
   while (!todo.empty()) {
@@ -74,7 +80,8 @@ std::set<ir::OpId> ops_behind(const ir::Graph& graph, const std::vector<ValueId>
   return seen;
 }
 
-Paths paths_between(const ir::Graph& graph, const std::vector<ValueId>& ys, const std::vector<ValueId>& xs, bool stop) {
+Paths paths_between(const ir::Graph& graph, const std::vector<ValueId>& ys,
+                    const std::vector<ValueId>& xs, bool stop) {
   Paths paths;
   paths.depends.insert(xs.begin(), xs.end());
   if (stop) paths.cut = paths.depends;
@@ -98,7 +105,8 @@ Tensors tensors_of(const GraphRef& graph, const std::vector<ValueId>& values) {
 }
 
 // Differentiates the op's decomposition. An operand that is given twice gets its gradient once.
-Tensors gradient_by_decomposition(const GraphRef& graph, const ir::Op& op, const Tensors& in, const Tensors& upstream) {
+Tensors gradient_by_decomposition(const GraphRef& graph, const ir::Op& op, const Tensors& in,
+                                  const Tensors& upstream) {
   Tensors parts = op.def->decompose(*graph, op, in);
   std::vector<ValueId> ys;
   for (const Tensor& t : parts) ys.push_back(t.id());
@@ -109,7 +117,8 @@ Tensors gradient_by_decomposition(const GraphRef& graph, const ir::Op& op, const
   return gradients;
 }
 
-void op_gradient(const GraphRef& graph, ir::OpId id, const Tensors& upstream, const Paths& paths, Contributions& into) {
+void op_gradient(const GraphRef& graph, ir::OpId id, const Tensors& upstream, const Paths& paths,
+                 Contributions& into) {
   const ir::Op& op = graph->op(id);
   const ops::OpDef& def = *op.def;
   if (!def.gradient && def.control) {
@@ -126,9 +135,11 @@ void op_gradient(const GraphRef& graph, ir::OpId id, const Tensors& upstream, co
   } else if (def.decompose) {
     gradients = gradient_by_decomposition(graph, op, in, upstream);
   } else {
-    throw GraphError(cat("gradients: ", op.name, " has no gradient; stop_gradient before it treats it as a constant"));
+    throw GraphError(cat("gradients: ", op.name,
+                         " has no gradient; stop_gradient before it treats it as a constant"));
   }
-  HD_CHECK(gradients.size() <= op.operands.size(), op.name, " gives ", gradients.size(), " gradients");
+  HD_CHECK(gradients.size() <= op.operands.size(), op.name, " gives ", gradients.size(),
+           " gradients");
   for (size_t i = 0; i < gradients.size(); ++i)
     if (paths.depends.contains(op.operands[i])) into.add(op.operands[i], gradients[i]);
 }

@@ -31,16 +31,17 @@ class Contributions {
   std::map<ValueId, Tensors> parts_;
 };
 
-// Gradients of `xs` from the seeds of `ys` (invalid: none), invalid where nothing flows. With `stop` nothing is looked at
-// beyond the xs, else an x may be computed from another.
+// Gradients of `xs` from the seeds of `ys` (invalid: none), invalid where nothing flows. With
+// `stop` nothing is looked at beyond the xs, else an x may be computed from another.
 Tensors reverse(const GraphRef& graph, const std::vector<ValueId>& ys, const Tensors& seeds,
                 const std::vector<ValueId>& xs, bool stop);
 
 // What an operation with regions uses: its operands and what its regions capture, each once.
 std::vector<ValueId> used_values(const ir::Graph& graph, ir::OpId op);
 
-// The gradient of an operation with regions, by its ControlInfo. `wanted`: the values of used_values() that depend on an x.
-void control_gradient(const GraphRef& graph, ir::OpId op, const Tensors& upstream, const std::set<ValueId>& wanted,
-                      Contributions& into);
+// The gradient of an operation with regions, by its ControlInfo. `wanted`: the values of
+// used_values() that depend on an x.
+void control_gradient(const GraphRef& graph, ir::OpId op, const Tensors& upstream,
+                      const std::set<ValueId>& wanted, Contributions& into);
 
 }  // namespace heddle::autodiff

@@ -15,8 +15,8 @@ using ir::ScalarOp;
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kModes{"constant", "reflect",  "symmetric",    "clamp_to_edge",
-                                                 "zero",     "periodic", "anti_periodic"};
+constexpr std::array<std::string_view, 7> kModes{
+    "constant", "reflect", "symmetric", "clamp_to_edge", "zero", "periodic", "anti_periodic"};
 
 }  // namespace
 
@@ -37,12 +37,13 @@ PaddingMode padding_mode(const ir::Attrs& attrs, std::string_view attr) {
 void check_padding_mode(const InferContext& c, std::string_view attr) {
   const auto& text = c.attrs.get<std::string>(attr);
   if (!parse_padding_mode(text))
-    c.fail(cat(attr, " is \"", text, "\", expected constant, reflect, symmetric, clamp_to_edge, zero, periodic or "
+    c.fail(cat(attr, " is \"", text,
+               "\", expected constant, reflect, symmetric, clamp_to_edge, zero, periodic or "
                "anti_periodic"));
 }
 
-// The forms with min and max serve positions at most one reflection away: they stay affine in the interior, and cheap
-// outside. Further away a modulo is needed.
+// The forms with min and max serve positions at most one reflection away: they stay affine in the
+// interior, and cheap outside. Further away a modulo is needed.
 Expr wrapped_index(PaddingMode mode, const Expr& i, const Expr& n) {
   auto known = [](const Expr& a, const Expr& b) { return is_less_equal(a, b) == Ordering::yes; };
   if (known(0, i) && known(i, n - 1)) return i;
@@ -145,9 +146,11 @@ namespace {
 using Index = std::vector<Expr>;
 
 // Part [from, to) of one axis of u; walked backwards where asked.
-Tensor part(const Tensor& u, size_t axis, const Expr& from, const Expr& to, bool backwards = false) {
+Tensor part(const Tensor& u, size_t axis, const Expr& from, const Expr& to,
+            bool backwards = false) {
   size_t rank = u.shape().size();
-  SliceOptions s{.starts = Index(rank, Expr(0)), .stops = u.shape(), .strides = std::vector<int64_t>(rank, 1)};
+  SliceOptions s{
+      .starts = Index(rank, Expr(0)), .stops = u.shape(), .strides = std::vector<int64_t>(rank, 1)};
   s.starts[axis] = from;
   s.stops[axis] = to;
   Tensor t = slice(u, s);
@@ -169,7 +172,8 @@ Tensor placed(const Tensor& x, size_t axis, const Expr& from, const Expr& n) {
   return apply("unslice", {x}, {{"starts", starts}, {"stops", stops}, {"shape", shape}});
 }
 
-// One axis whose pads are at most one reflection or period wide: sums of slices, which fuse. b and a: extents of the pads.
+// One axis whose pads are at most one reflection or period wide: sums of slices, which fuse. b and
+// a: extents of the pads.
 Tensor fold_near(const Tensor& u, size_t axis, int64_t n, int64_t b, int64_t a, PaddingMode mode) {
   Tensor total = part(u, axis, b, b + n);
   auto add = [&](const Tensor& t, int64_t at) {
@@ -238,7 +242,8 @@ Tensor fold_far(const Tensor& u, size_t axis, const Expr& n, const Expr& before,
   }
   Shape shape = u.shape();
   shape[axis] = n;
-  return scatter_add(zeros_of(u.graph(), type(u.dtype(), shape)), i, from, {.axis = static_cast<int>(axis)});
+  return scatter_add(zeros_of(u.graph(), type(u.dtype(), shape)), i, from,
+                     {.axis = static_cast<int>(axis)});
 }
 
 bool near(PaddingMode mode, int64_t n, int64_t b, int64_t a) {
@@ -250,7 +255,8 @@ bool near(PaddingMode mode, int64_t n, int64_t b, int64_t a) {
 
 }  // namespace
 
-Tensor pad_transpose(const Tensor& upstream, const Shape& to, const std::vector<Expr>& before, PaddingMode mode) {
+Tensor pad_transpose(const Tensor& upstream, const Shape& to, const std::vector<Expr>& before,
+                     PaddingMode mode) {
   Tensor u = upstream;
   size_t lead = to.size() - before.size();
   if (fills(mode)) {

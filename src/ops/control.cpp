@@ -54,7 +54,8 @@ void check_types(const InferContext& c, const std::string& block, const std::str
                  to_string(expected[i])));
 }
 
-void check_scalar(const InferContext& c, const std::string& what, const Type& type, const Type& expected) {
+void check_scalar(const InferContext& c, const std::string& what, const Type& type,
+                  const Type& expected) {
   if (!compatible(type, expected))
     c.fail(cat(what, " is ", to_string(type), ", expected ", to_string(expected)));
 }
@@ -66,7 +67,8 @@ std::vector<InferredResult> results_of(const std::vector<Type>& types) {
 }
 
 // Results of a judge's region run, of which `stacked` trail and go to row k of `stacks`.
-void stack_rows(std::vector<HostTensor>& results, size_t carried, std::vector<HostTensor>& stacks, int64_t k) {
+void stack_rows(std::vector<HostTensor>& results, size_t carried, std::vector<HostTensor>& stacks,
+                int64_t k) {
   for (size_t s = 0; s < stacks.size(); ++s) {
     const HostTensor& row = results[carried + s];
     int64_t n = row.size();
@@ -106,7 +108,8 @@ std::vector<InferredResult> infer_cond(const InferContext& c) {
     c.fail(cat("then_block gives ", a.size(), " tensors, else_block gives ", b.size()));
   for (size_t i = 0; i < a.size(); ++i) {
     if (!compatible(a[i], b[i]))
-      c.fail(cat("then_block gives ", to_string(a[i]), " as result ", i, ", else_block gives ", to_string(b[i])));
+      c.fail(cat("then_block gives ", to_string(a[i]), " as result ", i, ", else_block gives ",
+                 to_string(b[i])));
     if (!b[i].known()) a[i] = Type{};
   }
   return results_of(a);
@@ -115,7 +118,8 @@ std::vector<InferredResult> infer_cond(const InferContext& c) {
 const Register cond_entry({
     .name = "cond",
     .kind = Kind::structural,
-    .doc = "The results of the first block where the predicate holds, else those of the second; only that block runs.",
+    .doc = "The results of the first block where the predicate holds, else those of the second; "
+           "only that block runs.",
     .operands = {{"predicate", kBool}},
     .results = -1,
     .infer = infer_cond,
@@ -189,8 +193,10 @@ std::vector<HostTensor> judge_while(const JudgeContext& c) {
 const Register while_entry({
     .name = "while_loop",
     .kind = Kind::structural,
-    .doc = "before: carried values -> (predicate, values). While the predicate holds, after: values -> carried values and "
-           "rows; the results are the values that came with the last predicate, then the rows stacked along axis 0.",
+    .doc = "before: carried values -> (predicate, values). While the predicate holds, after: "
+           "values -> carried values and "
+           "rows; the results are the values that came with the last predicate, then the rows "
+           "stacked along axis 0.",
     .operands = {{.name = "initial", .dtypes = kAnyStored, .variadic = true}},
     .attrs = {{"max_iterations", "the loop ends there; -1: no bound", int64_t{-1}},
               {"stacked", "number of trailing results of `after` that are stacked", int64_t{0}}},
@@ -262,10 +268,12 @@ std::vector<InferredResult> infer_for(const InferContext& c) {
     const Type& t = c.type(parts.carried + i);
     if (!t.shape) continue;
     if (t.shape->empty() || is_equal((*t.shape)[0], *parts.count) != Ordering::yes)
-      c.fail(cat("xs[", i, "] is ", to_string(t), ", expected extent ", parts.count->to_string(), " along axis 0"));
+      c.fail(cat("xs[", i, "] is ", to_string(t), ", expected extent ", parts.count->to_string(),
+                 " along axis 0"));
   }
   const ir::Region& body = c.graph.region(c.regions[0]);
-  check_types(c, "body", "takes", "argument", types_of(c.graph, body.arguments), for_arguments(c, 0));
+  check_types(c, "body", "takes", "argument", types_of(c.graph, body.arguments),
+              for_arguments(c, 0));
   std::vector<Type> carried;
   for (size_t i = 0; i < parts.carried; ++i) carried.push_back(c.type(i));
   std::vector<Type> next = types_of(c.graph, body.results);
@@ -297,7 +305,8 @@ std::vector<HostTensor> judge_for(const JudgeContext& c) {
     counter.i[0] = k;
     arguments.push_back(std::move(counter));
     append(arguments, std::move(carried));
-    for (size_t i = 0; i < parts.slices; ++i) arguments.push_back(judge_row(*c.in[parts.carried + i], k));
+    for (size_t i = 0; i < parts.slices; ++i)
+      arguments.push_back(judge_row(*c.in[parts.carried + i], k));
     carried = c.run_region(0, arguments);
     stack_rows(carried, parts.carried, stacks, k);
   }
@@ -326,8 +335,10 @@ OpDef for_def(const char* name, const char* doc) {
       .kind = Kind::structural,
       .doc = doc,
       .operands = {{.name = "operands", .dtypes = kAnyStored, .variadic = true}},
-      .attrs = {{"count", "number of iterations; empty: the last operand, a scalar i64", std::vector<Expr>{}},
-                {"slices", "number of operands after the carried values that are read row by row", int64_t{0}},
+      .attrs = {{"count", "number of iterations; empty: the last operand, a scalar i64",
+                 std::vector<Expr>{}},
+                {"slices", "number of operands after the carried values that are read row by row",
+                 int64_t{0}},
                 {"stacked", "number of trailing results of the body that are stacked", int64_t{0}}},
       .results = -1,
       .infer = infer_for,
@@ -338,19 +349,21 @@ OpDef for_def(const char* name, const char* doc) {
   };
 }
 
-const Register for_entry(for_def(
-    "for_loop", "For k = 0 .. count-1: carried values = body(k, carried values). Results: the last carried values."));
-const Register scan_entry(for_def(
-    "scan",
-    "For k = 0 .. count-1: (carried values, rows) = body(k, carried values, row k of each of xs). Results: the last "
-    "carried values, then the rows stacked along axis 0."));
+const Register for_entry(for_def("for_loop",
+                                 "For k = 0 .. count-1: carried values = body(k, carried values). "
+                                 "Results: the last carried values."));
+const Register scan_entry(for_def("scan",
+                                  "For k = 0 .. count-1: (carried values, rows) = body(k, carried "
+                                  "values, row k of each of xs). Results: the last "
+                                  "carried values, then the rows stacked along axis 0."));
 
 // ---- call
 
 std::vector<InferredResult> infer_call(const InferContext& c) {
   check_regions(c, 1);
   const ir::Region& callee = c.graph.region(c.regions[0]);
-  check_types(c, "callee", "takes", "argument", types_of(c.graph, callee.arguments), types_of(c.graph, c.operands));
+  check_types(c, "callee", "takes", "argument", types_of(c.graph, callee.arguments),
+              types_of(c.graph, c.operands));
   return results_of(types_of(c.graph, callee.results));
 }
 

@@ -1,4 +1,5 @@
-// The public builders of control flow: they open regions, run the user's blocks in them, and add the op.
+// The public builders of control flow: they open regions, run the user's blocks in them, and add
+// the op.
 #include "base/check.h"
 #include "ops/support.h"
 
@@ -24,13 +25,15 @@ std::vector<Type> types_of(const Tensors& xs, const std::string& op, const std::
 }
 
 Tensor checked_one(const Tensors& results, const char* op) {
-  if (results.size() != 1) throw GraphError(cat(op, ": expected one result, given ", results.size()));
+  if (results.size() != 1)
+    throw GraphError(cat(op, ": expected one result, given ", results.size()));
   return results[0];
 }
 
 }  // namespace
 
-Tensors with_dependencies(const std::vector<Operation>& operations, const std::function<Tensors()>& body) {
+Tensors with_dependencies(const std::vector<Operation>& operations,
+                          const std::function<Tensors()>& body) {
   if (!body) throw GraphError("with_dependencies: body is an empty function");
   if (operations.empty()) return body();
   std::vector<ir::OpId> ids;
@@ -50,7 +53,8 @@ Tensors with_dependencies(const std::vector<Operation>& operations, const std::f
   return body();
 }
 
-Tensor with_dependencies(const std::vector<Operation>& operations, const std::function<Tensor()>& body) {
+Tensor with_dependencies(const std::vector<Operation>& operations,
+                         const std::function<Tensor()>& body) {
   if (!body) throw GraphError("with_dependencies: body is an empty function");
   std::function<Tensors()> list = [&] { return Tensors{body()}; };
   return with_dependencies(operations, list)[0];
@@ -78,11 +82,14 @@ Tensor cond(const Tensor& predicate, const std::function<Tensor()>& then_block,
   return checked_one(cond(predicate, list(then_block), list(else_block)), "cond");
 }
 
-Tensors while_loop_general(const Tensors& initial, const std::function<LoopResult(const Tensors&)>& before,
-                           const std::function<Tensors(const Tensors&)>& after, const WhileOptions& options) {
+Tensors while_loop_general(const Tensors& initial,
+                           const std::function<LoopResult(const Tensors&)>& before,
+                           const std::function<Tensors(const Tensors&)>& after,
+                           const WhileOptions& options) {
   const char* op = "while_loop";
   if (options.max_iterations && *options.max_iterations < 0)
-    throw GraphError(cat("while_loop: max_iterations is ", *options.max_iterations, ", expected at least 0"));
+    throw GraphError(
+        cat("while_loop: max_iterations is ", *options.max_iterations, ", expected at least 0"));
   if (!before) throw GraphError("while_loop: before is an empty function");
   const GraphRef& graph = ops::graph_of(initial, op);
   std::vector<Type> value_types;
@@ -93,7 +100,8 @@ Tensors while_loop_general(const Tensors& initial, const std::function<LoopResul
     value_types = types_of(r.values, op, "values");
     return all;
   };
-  ir::RegionId first = build_region(graph, types_of(initial, op, "initial"), op, "before", run_before);
+  ir::RegionId first =
+      build_region(graph, types_of(initial, op, "initial"), op, "before", run_before);
   ir::RegionId second = build_region(graph, value_types, op, "after", after);
   ir::Attrs attrs{{"max_iterations", options.max_iterations.value_or(-1)}};
   Tensors results = ops::apply_all(op, initial, std::move(attrs), {first, second});
@@ -103,7 +111,8 @@ Tensors while_loop_general(const Tensors& initial, const std::function<LoopResul
 }
 
 Tensors while_loop(const Tensors& initial, const std::function<Tensor(const Tensors&)>& condition,
-                   const std::function<Tensors(const Tensors&)>& body, const WhileOptions& options) {
+                   const std::function<Tensors(const Tensors&)>& body,
+                   const WhileOptions& options) {
   if (!condition) throw GraphError("while_loop: condition is an empty function");
   return while_loop_general(
       initial, [&](const Tensors& v) { return LoopResult{condition(v), v}; }, body, options);
@@ -111,8 +120,9 @@ Tensors while_loop(const Tensors& initial, const std::function<Tensor(const Tens
 
 namespace {
 
-Tensors for_region(const GraphRef& graph, const std::optional<Expr>& count, const Tensor& count_value,
-                   const Tensors& initial, const std::function<Tensors(const Tensor&, const Tensors&)>& body) {
+Tensors for_region(const GraphRef& graph, const std::optional<Expr>& count,
+                   const Tensor& count_value, const Tensors& initial,
+                   const std::function<Tensors(const Tensor&, const Tensors&)>& body) {
   const char* op = "for_loop";
   if (!body) throw GraphError("for_loop: body is an empty function");
   std::vector<Type> types = types_of(initial, op, "initial");
@@ -139,7 +149,8 @@ std::optional<Expr> known_scalar(const Tensor& t) {
 Tensor as_counter(const Tensor& t, const char* argument) {
   if (!t.valid()) throw GraphError(cat("for_loop: ", argument, " is an empty Tensor"));
   if (t.type().known() && (!is_integer(t.dtype()) || t.rank() != 0))
-    throw GraphError(cat("for_loop: ", argument, " is ", to_string(t.type()), ", expected a scalar of an integer type"));
+    throw GraphError(cat("for_loop: ", argument, " is ", to_string(t.type()),
+                         ", expected a scalar of an integer type"));
   return t.dtype() == i64 ? t : cast(t, i64);
 }
 
@@ -160,7 +171,8 @@ Tensors for_loop(const Tensor& count, const Tensors& initial,
   return for_region(n.graph(), std::nullopt, n, initial, body);
 }
 
-Tensors for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step, const Tensors& initial,
+Tensors for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step,
+                 const Tensors& initial,
                  const std::function<Tensors(const Tensor&, const Tensors&)>& body) {
   if (!body) throw GraphError("for_loop: body is an empty function");
   Tensor from = as_counter(lower, "lower");
@@ -168,11 +180,13 @@ Tensors for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step, c
   Tensor by = as_counter(step, "step");
   // ceil((upper - lower) / step) for either sign of the step; none for step 0, as x / 0 is 0.
   Tensor count = constant_like(from, 0) - (from - to) / by;
-  return for_loop(count, initial, [&](const Tensor& k, const Tensors& v) { return body(from + k * by, v); });
+  return for_loop(count, initial,
+                  [&](const Tensor& k, const Tensors& v) { return body(from + k * by, v); });
 }
 
-ScanResult scan(const Tensors& initial, const Tensors& xs,
-                const std::function<ScanResult(const Tensors& values, const Tensors& slices)>& body) {
+ScanResult scan(
+    const Tensors& initial, const Tensors& xs,
+    const std::function<ScanResult(const Tensors& values, const Tensors& slices)>& body) {
   if (!body) throw GraphError("scan: body is an empty function");
   if (xs.empty()) throw GraphError("scan: xs is empty, expected at least one tensor");
   const GraphRef& graph = ops::graph_of(xs, "scan");
@@ -180,7 +194,9 @@ ScanResult scan(const Tensors& initial, const Tensors& xs,
   types.insert(types.begin(), type(i64, {}));
   for (size_t i = 0; i < xs.size(); ++i) {
     const Type& t = ops::known_type(xs[i], "scan", cat("xs[", i, "]"));
-    if (t.rank() == 0) throw GraphError(cat("scan: xs[", i, "] is the scalar ", to_string(t), ", expected rank 1 or more"));
+    if (t.rank() == 0)
+      throw GraphError(
+          cat("scan: xs[", i, "] is the scalar ", to_string(t), ", expected rank 1 or more"));
     types.push_back({t.dtype, Shape(t.shape->begin() + 1, t.shape->end())});
   }
   size_t carried = initial.size();
@@ -190,7 +206,8 @@ ScanResult scan(const Tensors& initial, const Tensors& xs,
     auto split = first + static_cast<std::ptrdiff_t>(carried);
     ScanResult r = body(Tensors(first, split), Tensors(split, arguments.end()));
     if (r.carried.size() != carried)
-      throw GraphError(cat("scan: body gives ", r.carried.size(), " carried values, expected ", carried));
+      throw GraphError(
+          cat("scan: body gives ", r.carried.size(), " carried values, expected ", carried));
     stacked = r.stacked.size();
     Tensors all = r.carried;
     all.insert(all.end(), r.stacked.begin(), r.stacked.end());
@@ -211,8 +228,8 @@ Tensors call(const Graph& callee, const Tensors& targets, const Tensors& argumen
   std::vector<Type> types = types_of(arguments, "call", "arguments");
   std::vector<ir::ValueId> parameters = callee.impl()->placeholders();
   if (parameters.size() != arguments.size())
-    throw GraphError(cat("call: given ", arguments.size(), " arguments, expected ", parameters.size(),
-                         " for the placeholders of the callee"));
+    throw GraphError(cat("call: given ", arguments.size(), " arguments, expected ",
+                         parameters.size(), " for the placeholders of the callee"));
   std::vector<std::pair<ir::ValueId, std::optional<Type>>> feeds;
   for (size_t i = 0; i < parameters.size(); ++i) feeds.emplace_back(parameters[i], types[i]);
   std::vector<ir::ValueId> wanted;
@@ -224,7 +241,8 @@ Tensors call(const Graph& callee, const Tensors& targets, const Tensors& argumen
   ir::Extracted function = ir::extract(*callee.impl(), feeds, wanted, {});
   for (size_t id = 0; id < function.graph->op_count(); ++id)
     if (ops::role_of(function.graph->op(static_cast<ir::OpId>(id))) == ops::Role::variable)
-      throw GraphError("call: the callee has a variable, expected none: pass its state as an argument");
+      throw GraphError(
+          "call: the callee has a variable, expected none: pass its state as an argument");
   ir::RegionId region = build_region(graph, types, "call", "callee", [&](const Tensors& bound) {
     std::vector<ir::ValueId> ids;
     for (const Tensor& t : bound) ids.push_back(t.id());

@@ -1,4 +1,5 @@
-// A function with a gradient of the user's own. Both are built at once, as the two regions of one op.
+// A function with a gradient of the user's own. Both are built at once, as the two regions of one
+// op.
 #include "base/check.h"
 #include "ops/support.h"
 
@@ -27,12 +28,14 @@ std::vector<Type> region_arguments(const InferContext& c, int which) {
 
 void check_arguments(const InferContext& c, int which, const char* block) {
   std::vector<Type> expected = region_arguments(c, which);
-  std::vector<Type> given = types_of(c.graph, c.graph.region(c.regions[static_cast<size_t>(which)]).arguments);
+  std::vector<Type> given =
+      types_of(c.graph, c.graph.region(c.regions[static_cast<size_t>(which)]).arguments);
   if (given.size() != expected.size())
     c.fail(cat(block, " takes ", given.size(), " tensors, expected ", expected.size()));
   for (size_t i = 0; i < given.size(); ++i)
     if (given[i].known() && expected[i].known() && given[i] != expected[i])
-      c.fail(cat(block, " takes ", to_string(given[i]), " as argument ", i, ", expected ", to_string(expected[i])));
+      c.fail(cat(block, " takes ", to_string(given[i]), " as argument ", i, ", expected ",
+                 to_string(expected[i])));
 }
 
 std::vector<InferredResult> infer(const InferContext& c) {
@@ -44,16 +47,18 @@ std::vector<InferredResult> infer(const InferContext& c) {
   if (gradients.size() != inputs.size())
     c.fail(cat("backward gives ", gradients.size(), " gradients, expected ", inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i] < 0 || inputs[i] >= static_cast<int64_t>(c.operands.size()) || (i > 0 && inputs[i] <= inputs[i - 1]))
+    if (inputs[i] < 0 || inputs[i] >= static_cast<int64_t>(c.operands.size()) ||
+        (i > 0 && inputs[i] <= inputs[i - 1]))
       c.fail(cat("inputs ", list(inputs), " do not name inputs in order"));
     const Type& given = c.graph.value(gradients[i]).type;
     const Type& expected = c.type(static_cast<size_t>(inputs[i]));
     if (given.known() && expected.known() && given != expected)
-      c.fail(cat("backward gives ", to_string(given), " as the gradient of input ", inputs[i], ", expected ",
-                 to_string(expected)));
+      c.fail(cat("backward gives ", to_string(given), " as the gradient of input ", inputs[i],
+                 ", expected ", to_string(expected)));
   }
   std::vector<InferredResult> out;
-  for (const Type& t : types_of(c.graph, c.graph.region(c.regions[0]).results)) out.push_back({t, std::nullopt});
+  for (const Type& t : types_of(c.graph, c.graph.region(c.regions[0]).results))
+    out.push_back({t, std::nullopt});
   return out;
 }
 
@@ -65,19 +70,23 @@ Tensors gradient(const GradientContext& c) {
   for (size_t i = 0; i < c.out.size(); ++i)
     arguments.push_back((c.upstream[i].valid() ? c.upstream[i] : zeros_like(c.out[i])).id());
   Tensors out(c.in.size());
-  std::vector<ir::ValueId> results = ir::Cloner(*graph, *graph).inline_region(c.op.regions[1], arguments);
+  std::vector<ir::ValueId> results =
+      ir::Cloner(*graph, *graph).inline_region(c.op.regions[1], arguments);
   const auto& inputs = c.op.attrs.get<std::vector<int64_t>>("inputs");
-  for (size_t i = 0; i < inputs.size(); ++i) out[static_cast<size_t>(inputs[i])] = graph->tensor(results[i]);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    out[static_cast<size_t>(inputs[i])] = graph->tensor(results[i]);
   return out;
 }
 
 const Register entry({
     .name = "custom_gradient",
     .kind = Kind::structural,
-    .doc = "The results of the first region. Its gradient is the second region, which takes the inputs, the outputs and "
+    .doc = "The results of the first region. Its gradient is the second region, which takes the "
+           "inputs, the outputs and "
            "the upstream gradients; captured values get none.",
     .operands = {{.name = "inputs", .dtypes = kAnyStored, .variadic = true}},
-    .attrs = {{"inputs", "those that the second region gives gradients of, in order", std::vector<int64_t>{}}},
+    .attrs = {{"inputs", "those that the second region gives gradients of, in order",
+               std::vector<int64_t>{}}},
     .results = -1,
     .infer = infer,
     .infer_open = true,
@@ -105,14 +114,16 @@ namespace heddle {
 
 using base::cat;
 
-Tensors custom_gradient(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward,
-                        const std::function<Tensors(const Tensors&, const Tensors&, const Tensors&)>& backward) {
+Tensors custom_gradient(
+    const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward,
+    const std::function<Tensors(const Tensors&, const Tensors&, const Tensors&)>& backward) {
   const char* op = "custom_gradient";
   if (!backward) throw GraphError("custom_gradient: backward is an empty function");
   const auto& graph = ops::graph_of(inputs, op);
   std::vector<Type> types;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].valid()) throw GraphError(cat("custom_gradient: inputs[", i, "] is an empty Tensor"));
+    if (!inputs[i].valid())
+      throw GraphError(cat("custom_gradient: inputs[", i, "] is an empty Tensor"));
     types.push_back(inputs[i].type());
   }
   ir::RegionId first = ops::build_region(graph, types, op, "forward", forward);
@@ -120,21 +131,22 @@ Tensors custom_gradient(const Tensors& inputs, const std::function<Tensors(const
   for (int twice = 0; twice < 2; ++twice)
     for (ir::ValueId v : graph->region(first).results) types.push_back(graph->value(v).type);
   std::vector<int64_t> given;
-  ir::RegionId second = ops::build_region(graph, types, op, "backward", [&](const Tensors& arguments) {
-    auto out = arguments.begin() + static_cast<std::ptrdiff_t>(inputs.size());
-    auto up = out + static_cast<std::ptrdiff_t>(outputs);
-    Tensors gradients = backward({arguments.begin(), out}, {out, up}, {up, arguments.end()});
-    if (gradients.size() != inputs.size())
-      throw GraphError(cat("custom_gradient: backward gives ", gradients.size(), " gradients, expected one for each of ",
-                           inputs.size(), " inputs"));
-    Tensors results;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      if (!gradients[i].valid()) continue;
-      given.push_back(static_cast<int64_t>(i));
-      results.push_back(gradients[i]);
-    }
-    return results;
-  });
+  ir::RegionId second =
+      ops::build_region(graph, types, op, "backward", [&](const Tensors& arguments) {
+        auto out = arguments.begin() + static_cast<std::ptrdiff_t>(inputs.size());
+        auto up = out + static_cast<std::ptrdiff_t>(outputs);
+        Tensors gradients = backward({arguments.begin(), out}, {out, up}, {up, arguments.end()});
+        if (gradients.size() != inputs.size())
+          throw GraphError(cat("custom_gradient: backward gives ", gradients.size(),
+                               " gradients, expected one for each of ", inputs.size(), " inputs"));
+        Tensors results;
+        for (size_t i = 0; i < gradients.size(); ++i) {
+          if (!gradients[i].valid()) continue;
+          given.push_back(static_cast<int64_t>(i));
+          results.push_back(gradients[i]);
+        }
+        return results;
+      });
   return ops::apply_all(op, inputs, {{"inputs", given}}, {first, second});
 }
 

@@ -18,8 +18,8 @@ size_t axis_of(const ir::Attrs& attrs, size_t rank) {
   return static_cast<size_t>(resolved_axis(attrs.get<int64_t>("axis"), static_cast<int>(rank)));
 }
 
-// The position that an index means on an axis of extent n, or -1 where it is out of range. Indices of signed types count
-// from the end where negative.
+// The position that an index means on an axis of extent n, or -1 where it is out of range. Indices
+// of signed types count from the end where negative.
 int64_t judge_position(const HostTensor& indices, int64_t at, int64_t n) {
   int64_t i = indices.i[static_cast<size_t>(at)];
   if (i < 0 && is_signed_integer(indices.dtype)) i += n;
@@ -31,11 +31,13 @@ int64_t judge_position(const HostTensor& indices, int64_t at, int64_t n) {
 std::vector<InferredResult> infer_gather(const InferContext& c) {
   const Shape& shape = c.shape(0);
   if (shape.empty()) c.fail("x is a scalar, expected rank 1 or more");
-  auto axis = static_cast<size_t>(resolve_axis(c, c.attrs.get<int64_t>("axis"), static_cast<int>(shape.size())));
+  auto axis = static_cast<size_t>(
+      resolve_axis(c, c.attrs.get<int64_t>("axis"), static_cast<int>(shape.size())));
   Shape out(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis));
   out.insert(out.end(), c.shape(1).begin(), c.shape(1).end());
   out.insert(out.end(), shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end());
-  if (out.size() > kMaxRank) c.fail(cat("the result has rank ", out.size(), ", expected at most ", kMaxRank));
+  if (out.size() > kMaxRank)
+    c.fail(cat("the result has rank ", out.size(), ", expected at most ", kMaxRank));
   InferredResult result{{c.dtype(0), std::move(out)}, std::nullopt};
   if (shape.size() == 1 && c.elements(0) && c.elements(1) && may_know_elements(result.type)) {
     auto n = static_cast<int64_t>(c.elements(0)->size());
@@ -56,27 +58,31 @@ std::vector<HostTensor> judge_gather(const JudgeContext& c) {
   const HostTensor& indices = *c.in[1];
   size_t axis = axis_of(c.attrs, x.shape.size());
   size_t rank = indices.shape.size();
-  return {judge_view(x, c.result_types[0], [&](const std::vector<int64_t>& at) -> std::optional<int64_t> {
-    auto middle = at.begin() + static_cast<std::ptrdiff_t>(axis);
-    std::vector<int64_t> which(middle, middle + static_cast<std::ptrdiff_t>(rank));
-    int64_t i = judge_position(indices, flat_index(which, indices.shape), x.shape[axis]);
-    if (i < 0) return std::nullopt;
-    std::vector<int64_t> from(at.begin(), middle);
-    from.push_back(i);
-    from.insert(from.end(), middle + static_cast<std::ptrdiff_t>(rank), at.end());
-    return flat_index(from, x.shape);
-  })};
+  return {judge_view(
+      x, c.result_types[0], [&](const std::vector<int64_t>& at) -> std::optional<int64_t> {
+        auto middle = at.begin() + static_cast<std::ptrdiff_t>(axis);
+        std::vector<int64_t> which(middle, middle + static_cast<std::ptrdiff_t>(rank));
+        int64_t i = judge_position(indices, flat_index(which, indices.shape), x.shape[axis]);
+        if (i < 0) return std::nullopt;
+        std::vector<int64_t> from(at.begin(), middle);
+        from.push_back(i);
+        from.insert(from.end(), middle + static_cast<std::ptrdiff_t>(rank), at.end());
+        return flat_index(from, x.shape);
+      })};
 }
 
 // The gathered position as an indirect symbol, and whether it is in range.
-std::pair<Expr, ir::NodeId> bound_position(ElementContext& c, const std::vector<Expr>& which, const Expr& n) {
+std::pair<Expr, ir::NodeId> bound_position(ElementContext& c, const std::vector<Expr>& which,
+                                           const Expr& n) {
   ir::BodyBuilder& b = c.b;
   ir::NodeId zero = b.constant_int(i64, 0);
   ir::NodeId i = b.cast(c.at(1, which, ir::kNoNode, {}).re, i64);
   if (is_signed_integer(c.dtype(1)))
     i = b.select(b.binary(ScalarOp::lt, i, zero), b.binary(ScalarOp::add, i, b.index(n)), i);
-  ir::NodeId inside = both(b, b.binary(ScalarOp::ge, i, zero), b.binary(ScalarOp::lt, i, b.index(n)));
-  int64_t upper = n.is_constant() ? std::max<int64_t>(*n.constant() - 1, 0) : std::numeric_limits<int64_t>::max();
+  ir::NodeId inside =
+      both(b, b.binary(ScalarOp::ge, i, zero), b.binary(ScalarOp::lt, i, b.index(n)));
+  int64_t upper = n.is_constant() ? std::max<int64_t>(*n.constant() - 1, 0)
+                                  : std::numeric_limits<int64_t>::max();
   Expr extent = max(n, Expr(1));
   SymbolRef symbol = b.bind(b.select(inside, i, zero), 0, upper, &extent);
   return {Expr(symbol), inside};
@@ -93,7 +99,8 @@ ir::Val gather_element(ElementContext& c) {
   return c.at(0, at, inside, constant_val(c.b, c.dtype(0), 0));
 }
 
-// The upstream gradient with the axes of the indices merged into one, added to zeros where it was read.
+// The upstream gradient with the axes of the indices merged into one, added to zeros where it was
+// read.
 Tensors gather_gradient(const GradientContext& c) {
   const Shape& shape = *known_type(c.in[0], "gradients of gather", "x").shape;
   const Shape& indices = *known_type(c.in[1], "gradients of gather", "indices").shape;
@@ -102,13 +109,15 @@ Tensors gather_gradient(const GradientContext& c) {
   merged[axis] = element_count(indices);
   Tensor flat = reshape(c.in[1], Shape{element_count(indices)});
   Tensor updates = reshape(c.upstream[0], merged);
-  return {scatter_add(zeros_like(c.in[0]), flat, updates, {.axis = static_cast<int>(axis)}), Tensor{}};
+  return {scatter_add(zeros_like(c.in[0]), flat, updates, {.axis = static_cast<int>(axis)}),
+          Tensor{}};
 }
 
 const Register gather_entry({
     .name = "gather",
     .kind = Kind::index,
-    .doc = "x at `indices` along an axis. Negative indices count from the end; an index out of range reads 0.",
+    .doc = "x at `indices` along an axis. Negative indices count from the end; an index out of "
+           "range reads 0.",
     .operands = {{"x", kAnyStored}, {"indices", kInteger}},
     .attrs = {{"axis", "of x, replaced by the axes of the indices", int64_t{0}}},
     .infer = infer_gather,
@@ -125,18 +134,22 @@ const Register gather_entry({
 std::vector<InferredResult> infer_scatter(const InferContext& c) {
   const Shape& data = c.shape(0);
   if (data.empty()) c.fail("data is a scalar, expected rank 1 or more");
-  auto axis = static_cast<size_t>(resolve_axis(c, c.attrs.get<int64_t>("axis"), static_cast<int>(data.size())));
-  if (c.shape(1).size() != 1) c.fail(cat("indices are ", to_string(c.shape(1)), ", expected rank 1"));
+  auto axis = static_cast<size_t>(
+      resolve_axis(c, c.attrs.get<int64_t>("axis"), static_cast<int>(data.size())));
+  if (c.shape(1).size() != 1)
+    c.fail(cat("indices are ", to_string(c.shape(1)), ", expected rank 1"));
   if (c.dtype(2) != c.dtype(0))
-    c.fail(cat("updates have dtype ", name(c.dtype(2)), ", expected ", name(c.dtype(0)), " as data"));
+    c.fail(
+        cat("updates have dtype ", name(c.dtype(2)), ", expected ", name(c.dtype(0)), " as data"));
   Shape expected = data;
   expected[axis] = c.shape(1)[0];
   bool same = expected.size() == c.shape(2).size();
   for (size_t k = 0; same && k < expected.size(); ++k)
     same = is_equal(expected[k], c.shape(2)[k]) == Ordering::yes;
   if (!same)
-    c.fail(cat("updates are ", to_string(c.shape(2)), ", expected ", to_string(expected), " for data ", to_string(data),
-               " and ", c.shape(1)[0].to_string(), " indices along axis ", axis));
+    c.fail(cat("updates are ", to_string(c.shape(2)), ", expected ", to_string(expected),
+               " for data ", to_string(data), " and ", c.shape(1)[0].to_string(),
+               " indices along axis ", axis));
   return {{c.type(0), std::nullopt}};
 }
 
@@ -156,7 +169,8 @@ std::vector<HostTensor> judge_scatter(const JudgeContext& c) {
 const Register scatter_entry({
     .name = "scatter_add",
     .kind = Kind::index,
-    .doc = "data, with each slice of updates along an axis added at its index, in order. Negative indices count from the "
+    .doc = "data, with each slice of updates along an axis added at its index, in order. Negative "
+           "indices count from the "
            "end; an index out of range is skipped.",
     .operands = {{"data", kNumber}, {"indices", kInteger}, {"updates", kNumber}},
     .attrs = {{"axis", "of data and updates", int64_t{0}}},
@@ -164,17 +178,20 @@ const Register scatter_entry({
     .judge = judge_scatter,
     .gradient = [](const GradientContext& c) -> Tensors {
       auto axis = static_cast<int>(c.op.attrs.get<int64_t>("axis"));
-      return {c.upstream[0], Tensor{}, c.wanted[2] ? gather(c.upstream[0], c.in[1], {.axis = axis}) : Tensor{}};
+      return {c.upstream[0], Tensor{},
+              c.wanted[2] ? gather(c.upstream[0], c.in[1], {.axis = axis}) : Tensor{}};
     },
     .scatter =
         [](const ir::Graph& graph, const ir::Op& op) {
           ScatterRule rule;
-          rule.axis = static_cast<int>(axis_of(op.attrs, graph.value(op.operands[0]).type.shape->size()));
+          rule.axis =
+              static_cast<int>(axis_of(op.attrs, graph.value(op.operands[0]).type.shape->size()));
           return rule;
         },
-    .samples = {{.shapes = {{5, 3}, {4}, {4, 3}}, .low = -6, .high = 6},
-                {.shapes = {{2, 4}, {6}, {2, 6}}, .attrs = {{"axis", int64_t{1}}}, .low = -5, .high = 5},
-                {.shapes = {{3}, {0}, {0}}}},
+    .samples =
+        {{.shapes = {{5, 3}, {4}, {4, 3}}, .low = -6, .high = 6},
+         {.shapes = {{2, 4}, {6}, {2, 6}}, .attrs = {{"axis", int64_t{1}}}, .low = -5, .high = 5},
+         {.shapes = {{3}, {0}, {0}}}},
 });
 
 }  // namespace
@@ -186,7 +203,8 @@ Tensor gather(const Tensor& x, const Tensor& indices, const GatherOptions& optio
   return ops::apply("gather", {x, indices}, {{"axis", int64_t{options.axis}}});
 }
 
-Tensor scatter_add(const Tensor& data, const Tensor& indices, const Tensor& updates, const ScatterOptions& options) {
+Tensor scatter_add(const Tensor& data, const Tensor& indices, const Tensor& updates,
+                   const ScatterOptions& options) {
   return ops::apply("scatter_add", {data, indices, updates}, {{"axis", int64_t{options.axis}}});
 }
 

@@ -43,9 +43,11 @@ std::vector<InferredResult> infer_matmul(const InferContext& c) {
     c.fail(cat("dtypes differ: lhs is ", name(c.dtype(0)), ", rhs is ", name(c.dtype(1))));
   MatmulShape s = matmul_shape(c.attrs, a.size(), b.size());
   if (is_equal(a[s.ka], b[s.kb]) != Ordering::yes) {
-    auto side = [](const Shape& x, bool transposed) { return to_string(x) + (transposed ? " transposed" : ""); };
-    c.fail(cat("inner extents differ: lhs ", side(a, s.ta), " has ", a[s.ka].to_string(), ", rhs ", side(b, s.tb),
-               " has ", b[s.kb].to_string()));
+    auto side = [](const Shape& x, bool transposed) {
+      return to_string(x) + (transposed ? " transposed" : "");
+    };
+    c.fail(cat("inner extents differ: lhs ", side(a, s.ta), " has ", a[s.ka].to_string(), ", rhs ",
+               side(b, s.tb), " has ", b[s.kb].to_string()));
   }
   Shape batch_a(a.begin(), a.end() - 2);
   Shape batch_b(b.begin(), b.end() - 2);
@@ -55,10 +57,11 @@ std::vector<InferredResult> infer_matmul(const InferContext& c) {
   return {{{c.dtype(0), std::move(out)}, std::nullopt}};
 }
 
-// Coordinates in an operand with `batch` batch axes and the last two given, at `coords` of the result.
+// Coordinates in an operand with `batch` batch axes and the last two given, at `coords` of the
+// result.
 template <class T, class Extent>
-std::vector<T> operand_coords(const std::vector<T>& coords, const std::vector<Extent>& shape, size_t row_axis,
-                              const T& row, const T& column) {
+std::vector<T> operand_coords(const std::vector<T>& coords, const std::vector<Extent>& shape,
+                              size_t row_axis, const T& row, const T& column) {
   size_t batch = shape.size() - 2;
   size_t lead = coords.size() - 2 - batch;
   std::vector<T> at;
@@ -94,11 +97,13 @@ Tensors matmul_gradient(const GradientContext& c) {
   Tensors out(2);
   if (c.wanted[0]) {
     Tensor b = conjugate_if_complex(c.in[1]);
-    out[0] = ta ? matmul(b, u, {.transpose_a = tb, .transpose_b = true}) : matmul(u, b, {.transpose_b = !tb});
+    out[0] = ta ? matmul(b, u, {.transpose_a = tb, .transpose_b = true})
+                : matmul(u, b, {.transpose_b = !tb});
   }
   if (c.wanted[1]) {
     Tensor a = conjugate_if_complex(c.in[0]);
-    out[1] = tb ? matmul(u, a, {.transpose_a = true, .transpose_b = ta}) : matmul(a, u, {.transpose_a = !ta});
+    out[1] = tb ? matmul(u, a, {.transpose_a = true, .transpose_b = ta})
+                : matmul(a, u, {.transpose_a = !ta});
   }
   return out;
 }
@@ -115,7 +120,8 @@ ReduceRule matmul_rule() {
     MatmulShape s = matmul_shape(c.op.attrs, c.shape(0).size(), c.shape(1).size());
     const Expr& row = c.coords[c.coords.size() - 2];
     ir::Val x = c.at(0, operand_coords(c.coords, c.shape(0), s.m, row, inner[0]), ir::kNoNode, {});
-    ir::Val y = c.at(1, operand_coords(c.coords, c.shape(1), s.kb, inner[0], c.coords.back()), ir::kNoNode, {});
+    ir::Val y = c.at(1, operand_coords(c.coords, c.shape(1), s.kb, inner[0], c.coords.back()),
+                     ir::kNoNode, {});
     return multiply(c.b, x, y);
   };
   return rule;
@@ -124,7 +130,8 @@ ReduceRule matmul_rule() {
 const Register matmul_entry({
     .name = "matmul",
     .kind = Kind::library,
-    .doc = "Matrix product of the last two axes; the axes before them broadcast. Half types are summed in f32.",
+    .doc = "Matrix product of the last two axes; the axes before them broadcast. Half types are "
+           "summed in f32.",
     .operands = {{"lhs", kNumber}, {"rhs", kNumber}},
     .attrs = {{"transpose_a", "exchanges the last two axes of lhs", false},
               {"transpose_b", "exchanges the last two axes of rhs", false}},
@@ -133,7 +140,8 @@ const Register matmul_entry({
     .gradient = matmul_gradient,
     .reduce = matmul_rule(),
     .samples = {{.shapes = {{3, 5}, {5, 4}}},
-                {.shapes = {{5, 3}, {4, 5}}, .attrs = {{"transpose_a", true}, {"transpose_b", true}}},
+                {.shapes = {{5, 3}, {4, 5}},
+                 .attrs = {{"transpose_a", true}, {"transpose_b", true}}},
                 {.shapes = {{2, 1, 3, 5}, {4, 5, 2}}},
                 {.shapes = {{2, 0}, {0, 3}}}},
 });
@@ -147,7 +155,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   Tensors operands{a, b};
   ops::check_valid("matmul", operands);
   ops::promote_operands("matmul", operands);
-  return ops::apply("matmul", operands, {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}});
+  return ops::apply("matmul", operands,
+                    {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}});
 }
 
 }  // namespace heddle

@@ -18,9 +18,13 @@ Tensor to_compute(const Tensor& x) {
   DType wide = compute_type(x.dtype());
   return wide == x.dtype() ? x : cast(x, wide);
 }
-Tensor from_compute(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
+Tensor from_compute(const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : cast(x, dtype);
+}
 
-std::vector<InferredResult> infer_like_x(const InferContext& c) { return {{c.type(0), std::nullopt}}; }
+std::vector<InferredResult> infer_like_x(const InferContext& c) {
+  return {{c.type(0), std::nullopt}};
+}
 
 // The judge's view of x as (outer, n, inner) around one axis.
 struct Lanes {
@@ -29,7 +33,8 @@ struct Lanes {
 };
 Lanes lanes(const std::vector<int64_t>& shape, size_t axis) {
   Lanes l;
-  for (size_t k = 0; k < shape.size(); ++k) (k < axis ? l.outer : k == axis ? l.n : l.inner) *= shape[k];
+  for (size_t k = 0; k < shape.size(); ++k)
+    (k < axis ? l.outer : k == axis ? l.n : l.inner) *= shape[k];
   return l;
 }
 template <class F>
@@ -47,7 +52,8 @@ std::vector<InferredResult> infer_softmax(const InferContext& c) {
 
 std::vector<HostTensor> judge_softmax(const JudgeContext& c) {
   HostTensor out = *c.in[0];
-  auto axis = static_cast<size_t>(resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(out.shape.size())));
+  auto axis = static_cast<size_t>(
+      resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(out.shape.size())));
   Lanes l = lanes(out.shape, axis);
   for_each_lane(l, [&](int64_t o, int64_t i) {
     auto value = [&](int64_t k) -> double& { return out.f[static_cast<size_t>(l.at(o, k, i))]; };
@@ -79,13 +85,16 @@ const Register softmax_entry({
     .infer = infer_softmax,
     .judge = judge_softmax,
     .gradient = [](const GradientContext& c) -> Tensors {
-      ReduceOptions along{.axes = {static_cast<int>(c.op.attrs.get<int64_t>("axis"))}, .keep_axes = true};
+      ReduceOptions along{.axes = {static_cast<int>(c.op.attrs.get<int64_t>("axis"))},
+                          .keep_axes = true};
       Tensor y = to_compute(c.out[0]);
       Tensor u = to_compute(c.upstream[0]);
       return {from_compute(y * (u - sum(u * y, along)), c.out[0].dtype())};
     },
     .decompose = decompose_softmax,
-    .samples = {{.shapes = {{3, 5}}}, {.shapes = {{4, 3, 2}}, .attrs = {{"axis", int64_t{0}}}}, {.shapes = {{1, 7, 1}}, .attrs = {{"axis", int64_t{1}}}}},
+    .samples = {{.shapes = {{3, 5}}},
+                {.shapes = {{4, 3, 2}}, .attrs = {{"axis", int64_t{0}}}},
+                {.shapes = {{1, 7, 1}}, .attrs = {{"axis", int64_t{1}}}}},
 });
 
 // ---- layer_norm
@@ -96,7 +105,9 @@ std::vector<int64_t> normalized_axes(const InferContext& c) {
   for (int64_t axis : c.attrs.get<std::vector<int64_t>>("axes")) {
     int64_t at = resolve_axis(c, axis, rank, "axes");
     for (int64_t seen : axes)
-      if (seen == at) c.fail(cat("axes ", list(c.attrs.get<std::vector<int64_t>>("axes")), " name axis ", at, " twice"));
+      if (seen == at)
+        c.fail(cat("axes ", list(c.attrs.get<std::vector<int64_t>>("axes")), " name axis ", at,
+                   " twice"));
     axes.push_back(at);
   }
   return axes;
@@ -109,9 +120,11 @@ std::vector<InferredResult> infer_layer_norm(const InferContext& c) {
     if (c.dtype(i) != c.dtype(0))
       c.fail(cat(what, " has dtype ", name(c.dtype(i)), ", expected ", name(c.dtype(0)), " as x"));
     if (broadcast_shapes(c.shape(0), c.shape(i), c.op) != c.shape(0))
-      c.fail(cat(what, " ", to_string(c.shape(i)), " does not broadcast to x ", to_string(c.shape(0))));
+      c.fail(cat(what, " ", to_string(c.shape(i)), " does not broadcast to x ",
+                 to_string(c.shape(0))));
   }
-  if (!(c.attrs.get<double>("epsilon") >= 0)) c.fail(cat("epsilon is ", c.attrs.get<double>("epsilon")));
+  if (!(c.attrs.get<double>("epsilon") >= 0))
+    c.fail(cat("epsilon is ", c.attrs.get<double>("epsilon")));
   return infer_like_x(c);
 }
 
@@ -123,7 +136,8 @@ std::vector<HostTensor> judge_layer_norm(const JudgeContext& c) {
   const auto& axes = c.attrs.get<std::vector<int64_t>>("axes");
   for (size_t k = 0; k < x.shape.size(); ++k) {
     bool normalized = axes.empty();
-    for (int64_t axis : axes) normalized |= resolved_axis(axis, static_cast<int>(x.shape.size())) == static_cast<int>(k);
+    for (int64_t axis : axes)
+      normalized |= resolved_axis(axis, static_cast<int>(x.shape.size())) == static_cast<int>(k);
     if (!normalized) continue;
     count *= x.shape[k];
     statistics[k] = 1;
@@ -155,7 +169,8 @@ std::vector<HostTensor> judge_layer_norm(const JudgeContext& c) {
 Tensors decompose_layer_norm(const ir::Graph&, const ir::Op& op, const Tensors& in) {
   Tensor x = to_compute(in[0]);
   ReduceOptions along{.axes = {}, .keep_axes = true};
-  for (int64_t axis : op.attrs.get<std::vector<int64_t>>("axes")) along.axes.push_back(static_cast<int>(axis));
+  for (int64_t axis : op.attrs.get<std::vector<int64_t>>("axes"))
+    along.axes.push_back(static_cast<int>(axis));
   if (x.rank() == 0) along.axes.clear();
   Tensor centered = x - mean(x, along);
   Tensor variance = mean(centered * centered, along);
@@ -168,16 +183,19 @@ Tensors decompose_layer_norm(const ir::Graph&, const ir::Op& op, const Tensors& 
 const Register layer_norm_entry({
     .name = "layer_norm",
     .kind = Kind::composite,
-    .doc = "(x - mean) / sqrt(variance + epsilon) * gain + bias over some axes (none given: all), with the population's "
+    .doc = "(x - mean) / sqrt(variance + epsilon) * gain + bias over some axes (none given: all), "
+           "with the population's "
            "variance.",
     .operands = {{"x", kRealFloat},
                  {.name = "gain", .dtypes = kRealFloat, .optional = true},
                  {.name = "bias", .dtypes = kRealFloat, .optional = true}},
-    .attrs = {{"axes", "normalised axes; empty: all", std::vector<int64_t>{-1}}, {"epsilon", "added to the variance", 1e-5}},
+    .attrs = {{"axes", "normalised axes; empty: all", std::vector<int64_t>{-1}},
+              {"epsilon", "added to the variance", 1e-5}},
     .infer = infer_layer_norm,
     .judge = judge_layer_norm,
     .decompose = decompose_layer_norm,
-    .samples = {{.shapes = {{3, 5}}}, {.shapes = {{3, 5}, {5}, {5}}},
+    .samples = {{.shapes = {{3, 5}}},
+                {.shapes = {{3, 5}, {5}, {5}}},
                 {.shapes = {{2, 3, 4}, {3, 4}}, .attrs = {{"axes", std::vector<int64_t>{1, 2}}}}},
 });
 
@@ -195,17 +213,20 @@ std::vector<HostTensor> judge_lrn(const JudgeContext& c) {
   HostTensor out = x;
   auto size = c.attrs.get<int64_t>("size");
   double scale = c.attrs.get<double>("alpha") / static_cast<double>(size);
-  auto axis = static_cast<size_t>(resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(x.shape.size())));
+  auto axis = static_cast<size_t>(
+      resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(x.shape.size())));
   Lanes l = lanes(x.shape, axis);
   for_each_lane(l, [&](int64_t o, int64_t i) {
     for (int64_t k = 0; k < l.n; ++k) {
       double squares = 0;
-      for (int64_t j = std::max<int64_t>(k - size / 2, 0); j <= std::min(k + size / 2, l.n - 1); ++j) {
+      for (int64_t j = std::max<int64_t>(k - size / 2, 0); j <= std::min(k + size / 2, l.n - 1);
+           ++j) {
         double v = x.f[static_cast<size_t>(l.at(o, j, i))];
         squares += v * v;
       }
       auto at = static_cast<size_t>(l.at(o, k, i));
-      out.f[at] = x.f[at] / std::pow(c.attrs.get<double>("bias") + scale * squares, c.attrs.get<double>("beta"));
+      out.f[at] = x.f[at] / std::pow(c.attrs.get<double>("bias") + scale * squares,
+                                     c.attrs.get<double>("beta"));
     }
   });
   return {out};
@@ -216,11 +237,13 @@ Tensors decompose_lrn(const ir::Graph&, const ir::Op& op, const Tensors& in) {
   Tensor x = to_compute(in[0]);
   int axis = resolved_axis(op.attrs.get<int64_t>("axis"), x.rank());
   std::vector<int> exchange;
-  for (int k = 0; k < x.rank(); ++k) exchange.push_back(k == axis ? x.rank() - 1 : k == x.rank() - 1 ? axis : k);
+  for (int k = 0; k < x.rank(); ++k)
+    exchange.push_back(k == axis ? x.rank() - 1 : k == x.rank() - 1 ? axis : k);
   auto size = op.attrs.get<int64_t>("size");
   Tensor ones = broadcast_to(constant_like(x, 1), Shape{size});
   Tensor squares = transpose(stencil(transpose(x * x, exchange), ones), exchange);
-  Tensor base = squares * (op.attrs.get<double>("alpha") / static_cast<double>(size)) + op.attrs.get<double>("bias");
+  Tensor base = squares * (op.attrs.get<double>("alpha") / static_cast<double>(size)) +
+                op.attrs.get<double>("bias");
   Tensor y = x / power(base, constant_like(base, op.attrs.get<double>("beta")));
   return {from_compute(y, in[0].dtype())};
 }
@@ -228,7 +251,8 @@ Tensors decompose_lrn(const ir::Graph&, const ir::Op& op, const Tensors& in) {
 const Register lrn_entry({
     .name = "local_response_norm",
     .kind = Kind::composite,
-    .doc = "x / (bias + alpha / size * sum of squares over a window along an axis)^beta, zero outside of x.",
+    .doc = "x / (bias + alpha / size * sum of squares over a window along an axis)^beta, zero "
+           "outside of x.",
     .operands = {{"x", kRealFloat}},
     .attrs = {{"size", "odd extent of the window", int64_t{5}},
               {"alpha", "factor of the mean square", 1e-4},
@@ -238,7 +262,9 @@ const Register lrn_entry({
     .infer = infer_lrn,
     .judge = judge_lrn,
     .decompose = decompose_lrn,
-    .samples = {{.shapes = {{2, 7, 3, 2}}}, {.shapes = {{3, 4}}, .attrs = {{"size", int64_t{3}}, {"alpha", 0.5}, {"axis", int64_t{-1}}}}},
+    .samples = {{.shapes = {{2, 7, 3, 2}}},
+                {.shapes = {{3, 4}},
+                 .attrs = {{"size", int64_t{3}}, {"alpha", 0.5}, {"axis", int64_t{-1}}}}},
 });
 
 // ---- gelu
@@ -271,16 +297,20 @@ const Register gelu_entry({
 
 namespace heddle {
 
-Tensor softmax(const Tensor& x, int axis) { return ops::apply("softmax", {x}, {{"axis", int64_t{axis}}}); }
+Tensor softmax(const Tensor& x, int axis) {
+  return ops::apply("softmax", {x}, {{"axis", int64_t{axis}}});
+}
 
-Tensor layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, const LayerNormOptions& options) {
+Tensor layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias,
+                  const LayerNormOptions& options) {
   Tensors operands{x};
   if (gain.valid()) operands.push_back(gain);
   if (bias.valid()) {
     if (!gain.valid()) operands.push_back(constant_like(x, 1));
     operands.push_back(bias);
   }
-  return ops::apply("layer_norm", operands, {{"axes", ops::to_ints(options.axes)}, {"epsilon", options.epsilon}});
+  return ops::apply("layer_norm", operands,
+                    {{"axes", ops::to_ints(options.axes)}, {"epsilon", options.epsilon}});
 }
 
 Tensor local_response_norm(const Tensor& x, const LrnOptions& options) {

@@ -21,22 +21,25 @@ std::vector<InferredResult> infer_pad(const InferContext& c) {
   const Shape& shape = c.shape(0);
   for (const char* side : {"before", "after"})
     if (pads(c.attrs, side).size() != shape.size())
-      c.fail(cat(side, " has ", pads(c.attrs, side).size(), " numbers, expected one for each of the ", shape.size(),
-                 " axes of x ", to_string(shape)));
+      c.fail(cat(side, " has ", pads(c.attrs, side).size(),
+                 " numbers, expected one for each of the ", shape.size(), " axes of x ",
+                 to_string(shape)));
   if (c.dtype(0) == DType::boolean && mode == PaddingMode::anti_periodic)
     c.fail("x is boolean, which anti_periodic cannot negate");
   if (mode == PaddingMode::constant && !representable(c.attrs.get<double>("value"), c.dtype(0)))
-    c.fail(cat("value ", c.attrs.get<double>("value"), " is not an integer, x is ", name(c.dtype(0))));
+    c.fail(
+        cat("value ", c.attrs.get<double>("value"), " is not an integer, x is ", name(c.dtype(0))));
   Shape out;
   for (size_t k = 0; k < shape.size(); ++k) {
     const Expr& b = pads(c.attrs, "before")[k];
     const Expr& a = pads(c.attrs, "after")[k];
     Expr n = shape[k] + b + a;
     if (n.upper() < 0)
-      c.fail(cat("before ", b.to_string(), " and after ", a.to_string(), " crop more than the extent ",
-                 shape[k].to_string(), " of axis ", k));
+      c.fail(cat("before ", b.to_string(), " and after ", a.to_string(),
+                 " crop more than the extent ", shape[k].to_string(), " of axis ", k));
     if (!fills(mode) && shape[k].is(0) && is_equal(n, 0) != Ordering::yes)
-      c.fail(cat("axis ", k, " of x ", to_string(shape), " is empty, which only constant and zero can pad"));
+      c.fail(cat("axis ", k, " of x ", to_string(shape),
+                 " is empty, which only constant and zero can pad"));
     out.push_back(n.lower() < 0 ? max(n, Expr(0)) : n);
   }
   return {{{c.dtype(0), std::move(out)}, std::nullopt}};
@@ -59,27 +62,32 @@ std::vector<HostTensor> judge_pad(const JudgeContext& c) {
 
 ir::Val pad_element(ElementContext& c) {
   std::vector<Expr> positions;
-  for (size_t k = 0; k < c.coords.size(); ++k) positions.push_back(c.coords[k] - pads(c.op.attrs, "before")[k]);
+  for (size_t k = 0; k < c.coords.size(); ++k)
+    positions.push_back(c.coords[k] - pads(c.op.attrs, "before")[k]);
   double value = c.op.attrs.get<double>("value");
   if (c.dtype(0) == DType::boolean) value = value != 0;
   return boundary_read(c, 0, padding_mode(c.op.attrs, "mode"), value, {}, positions);
 }
 
-Sample pad_sample(std::vector<int64_t> shape, std::vector<Expr> before, std::vector<Expr> after, const char* mode,
-                  double value = 0) {
+Sample pad_sample(std::vector<int64_t> shape, std::vector<Expr> before, std::vector<Expr> after,
+                  const char* mode, double value = 0) {
   return {.shapes = {std::move(shape)},
-          .attrs = {{"before", std::move(before)}, {"after", std::move(after)}, {"mode", std::string(mode)},
+          .attrs = {{"before", std::move(before)},
+                    {"after", std::move(after)},
+                    {"mode", std::string(mode)},
                     {"value", value}}};
 }
 
 const Register pad_entry({
     .name = "pad",
     .kind = Kind::view,
-    .doc = "x with more elements before and after along each axis; negative numbers crop. Wide pads repeat as in NumPy.",
+    .doc = "x with more elements before and after along each axis; negative numbers crop. Wide "
+           "pads repeat as in NumPy.",
     .operands = {{"x", kAny}},
     .attrs = {{"before", "elements before each axis", std::nullopt, attr_type<std::vector<Expr>>},
               {"after", "elements after each axis", std::nullopt, attr_type<std::vector<Expr>>},
-              {"mode", "constant, reflect, symmetric, clamp_to_edge, zero, periodic or anti_periodic",
+              {"mode",
+               "constant, reflect, symmetric, clamp_to_edge, zero, periodic or anti_periodic",
                std::string("constant")},
               {"value", "outside, for mode constant", 0.0}},
     .infer = infer_pad,
@@ -95,11 +103,15 @@ const Register pad_entry({
       return operands;
     },
     .element = pad_element,
-    .samples = {pad_sample({2, 3}, {1, 2}, {0, 1}, "constant", 2), pad_sample({2, 3}, {1, 2}, {0, 1}, "zero"),
+    .samples = {pad_sample({2, 3}, {1, 2}, {0, 1}, "constant", 2),
+                pad_sample({2, 3}, {1, 2}, {0, 1}, "zero"),
                 pad_sample({4, 3}, {1, 2}, {3, 1}, "reflect"), pad_sample({3}, {5}, {7}, "reflect"),
-                pad_sample({3, 2}, {1, 2}, {3, 1}, "symmetric"), pad_sample({2}, {5}, {3}, "symmetric"),
-                pad_sample({2, 3}, {3, 0}, {1, 2}, "clamp_to_edge"), pad_sample({3, 2}, {2, 1}, {1, 5}, "periodic"),
-                pad_sample({3, 2}, {4, 1}, {1, 5}, "anti_periodic"), pad_sample({6, 5}, {-1, 2}, {1, -2}, "reflect")},
+                pad_sample({3, 2}, {1, 2}, {3, 1}, "symmetric"),
+                pad_sample({2}, {5}, {3}, "symmetric"),
+                pad_sample({2, 3}, {3, 0}, {1, 2}, "clamp_to_edge"),
+                pad_sample({3, 2}, {2, 1}, {1, 5}, "periodic"),
+                pad_sample({3, 2}, {4, 1}, {1, 5}, "anti_periodic"),
+                pad_sample({6, 5}, {-1, 2}, {1, -2}, "reflect")},
 });
 
 }  // namespace

@@ -18,7 +18,8 @@ using ir::ScalarOp;
 
 std::string all_shapes(const InferContext& c) {
   std::string text;
-  for (size_t i = 0; i < c.operands.size(); ++i) text += (i == 0 ? "" : ", ") + to_string(c.shape(i));
+  for (size_t i = 0; i < c.operands.size(); ++i)
+    text += (i == 0 ? "" : ", ") + to_string(c.shape(i));
   return text;
 }
 
@@ -28,7 +29,8 @@ std::vector<InferredResult> infer_concat(const InferContext& c) {
   int rank = static_cast<int>(c.shape(0).size());
   for (size_t i = 1; i < c.operands.size(); ++i) {
     if (c.dtype(i) != c.dtype(0))
-      c.fail(cat("xs[", i, "] has dtype ", name(c.dtype(i)), ", expected ", name(c.dtype(0)), " as xs[0]"));
+      c.fail(cat("xs[", i, "] has dtype ", name(c.dtype(i)), ", expected ", name(c.dtype(0)),
+                 " as xs[0]"));
     if (c.shape(i).size() != c.shape(0).size())
       c.fail(cat("xs have different ranks along axis ", given_axis, ": ", all_shapes(c)));
   }
@@ -56,7 +58,8 @@ std::vector<InferredResult> infer_concat(const InferContext& c) {
 
 std::vector<HostTensor> judge_concat(const JudgeContext& c) {
   HostTensor out(c.in[0]->dtype, concrete_shape(c.result_types[0]));
-  auto axis = static_cast<size_t>(resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(out.shape.size())));
+  auto axis = static_cast<size_t>(
+      resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(out.shape.size())));
   int64_t begin = 0;
   for (const HostTensor* x : c.in) {
     for_each_index(x->shape, [&](std::vector<int64_t> at, int64_t flat) {
@@ -75,7 +78,8 @@ Tensors concat_gradient(const GradientContext& c) {
   for (size_t i = 0; i < c.in.size(); ++i) {
     const Shape& shape = *known_type(c.in[i], "gradients of concat", "x").shape;
     auto axis = static_cast<size_t>(resolved_axis(given, static_cast<int>(shape.size())));
-    SliceOptions part{.starts = std::vector<Expr>(shape.size(), Expr(0)), .stops = shape, .strides = {}};
+    SliceOptions part{
+        .starts = std::vector<Expr>(shape.size(), Expr(0)), .stops = shape, .strides = {}};
     part.starts[axis] = begin;
     begin = begin + shape[axis];
     part.stops[axis] = begin;
@@ -84,10 +88,12 @@ Tensors concat_gradient(const GradientContext& c) {
   return out;
 }
 
-// A chain of selects from the last part to the first; each part is read only where its elements lie.
+// A chain of selects from the last part to the first; each part is read only where its elements
+// lie.
 ir::Val concat_element(ElementContext& c) {
   size_t n = c.op.operands.size();
-  auto axis = static_cast<size_t>(resolved_axis(c.op.attrs.get<int64_t>("axis"), static_cast<int>(c.coords.size())));
+  auto axis = static_cast<size_t>(
+      resolved_axis(c.op.attrs.get<int64_t>("axis"), static_cast<int>(c.coords.size())));
   std::vector<Expr> begin{Expr(0)};
   for (size_t i = 0; i < n; ++i) begin.push_back(begin.back() + c.shape(static_cast<int>(i))[axis]);
   ir::Val zero = constant_val(c.b, c.dtype(0), 0);
@@ -101,7 +107,8 @@ ir::Val concat_element(ElementContext& c) {
       value = part;
       continue;
     }
-    ir::NodeId before = c.b.binary(ScalarOp::lt, c.b.index(c.coords[axis]), c.b.index(begin[i + 1]));
+    ir::NodeId before =
+        c.b.binary(ScalarOp::lt, c.b.index(c.coords[axis]), c.b.index(begin[i + 1]));
     value = select(c.b, before, part, value);
   }
   return value;
@@ -112,7 +119,8 @@ const Register concat_entry({
     .kind = Kind::view,
     .doc = "The tensors one after another along an axis; all other extents agree.",
     .operands = {{.name = "xs", .dtypes = kAnyStored, .variadic = true}},
-    .attrs = {{"axis", "along which the tensors follow each other", std::nullopt, attr_type<int64_t>}},
+    .attrs = {{"axis", "along which the tensors follow each other", std::nullopt,
+               attr_type<int64_t>}},
     .infer = infer_concat,
     .judge = judge_concat,
     .gradient = concat_gradient,
@@ -131,7 +139,8 @@ const Register concat_entry({
 std::vector<InferredResult> infer_coordinate(const InferContext& c) {
   const Shape& shape = c.attrs.get<std::vector<Expr>>("shape");
   DType dtype = c.attrs.get<DType>("dtype");
-  if (!in_class(dtype, kReal)) c.fail(cat("dtype ", name(dtype), ", expected an integer or a real float"));
+  if (!in_class(dtype, kReal))
+    c.fail(cat("dtype ", name(dtype), ", expected an integer or a real float"));
   if (shape.size() > kMaxRank) c.fail(cat("shape has rank ", shape.size()));
   for (const Expr& n : shape)
     if (n.upper() < 0) c.fail(cat("shape ", to_string(shape), " has a negative extent"));
@@ -147,7 +156,8 @@ std::vector<InferredResult> infer_coordinate(const InferContext& c) {
 
 std::vector<HostTensor> judge_coordinate(const JudgeContext& c) {
   HostTensor out(c.result_types[0].dtype, concrete_shape(c.result_types[0]));
-  auto axis = static_cast<size_t>(resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(out.shape.size())));
+  auto axis = static_cast<size_t>(
+      resolved_axis(c.attrs.get<int64_t>("axis"), static_cast<int>(out.shape.size())));
   for_each_index(out.shape, [&](const std::vector<int64_t>& at, int64_t flat) {
     store(out, flat, {static_cast<double>(at[axis]), at[axis], {}});
   });
@@ -165,11 +175,13 @@ const Register coordinate_entry({
     .judge = judge_coordinate,
     .no_gradient = true,
     .element = [](ElementContext& c) -> ir::Val {
-      auto axis = static_cast<size_t>(resolved_axis(c.op.attrs.get<int64_t>("axis"), static_cast<int>(c.coords.size())));
+      auto axis = static_cast<size_t>(
+          resolved_axis(c.op.attrs.get<int64_t>("axis"), static_cast<int>(c.coords.size())));
       return {c.b.cast(c.b.index(c.coords[axis]), scalar_type(c.op.attrs.get<DType>("dtype")))};
     },
     .samples = {{.shapes = {}, .attrs = {{"shape", std::vector<Expr>{2, 3}}, {"axis", int64_t{1}}}},
-                {.shapes = {}, .attrs = {{"shape", std::vector<Expr>{5}}, {"axis", int64_t{0}}, {"dtype", f32}}}},
+                {.shapes = {},
+                 .attrs = {{"shape", std::vector<Expr>{5}}, {"axis", int64_t{0}}, {"dtype", f32}}}},
 });
 
 // ---- shape_of
@@ -189,11 +201,13 @@ std::vector<HostTensor> judge_shape_of(const JudgeContext& c) {
 
 ir::Val shape_of_element(ElementContext& c) {
   const Shape& shape = c.shape(0);
-  if (shape.empty()) return {c.b.constant_int(c.op.attrs.get<DType>("dtype"), 0)};  // never read: no elements
+  if (shape.empty())
+    return {c.b.constant_int(c.op.attrs.get<DType>("dtype"), 0)};  // never read: no elements
   ir::NodeId value = c.b.index(shape.back());
   for (size_t k = shape.size() - 1; k-- > 0;) {
     auto at = c.b.constant_int(i64, static_cast<int64_t>(k));
-    value = c.b.select(c.b.binary(ScalarOp::eq, c.b.index(c.coords[0]), at), c.b.index(shape[k]), value);
+    value = c.b.select(c.b.binary(ScalarOp::eq, c.b.index(c.coords[0]), at), c.b.index(shape[k]),
+                       value);
   }
   return {c.b.cast(value, c.op.attrs.get<DType>("dtype"))};
 }
@@ -208,7 +222,9 @@ const Register shape_of_entry({
     .judge = judge_shape_of,
     .no_gradient = true,
     .element = shape_of_element,
-    .samples = {{.shapes = {{2, 3, 4}}}, {.shapes = {{7}}, .attrs = {{"dtype", i32}}}, {.shapes = {{}}}},
+    .samples = {{.shapes = {{2, 3, 4}}},
+                {.shapes = {{7}}, .attrs = {{"dtype", i32}}},
+                {.shapes = {{}}}},
 });
 
 }  // namespace
@@ -225,15 +241,20 @@ Tensor concat(const Tensors& xs, int axis) {
   return ops::apply("concat", operands, {{"axis", int64_t{axis}}});
 }
 
-Tensor coordinate(const std::shared_ptr<ir::Graph>& graph, const Shape& shape, int axis, DType dtype) {
+Tensor coordinate(const std::shared_ptr<ir::Graph>& graph, const Shape& shape, int axis,
+                  DType dtype) {
   if (graph == nullptr) throw GraphError("coordinate: graph is null");
-  return ops::apply_all("coordinate", {}, {{"shape", shape}, {"axis", int64_t{axis}}, {"dtype", dtype}}, {}, graph)[0];
+  return ops::apply_all("coordinate", {},
+                        {{"shape", shape}, {"axis", int64_t{axis}}, {"dtype", dtype}}, {},
+                        graph)[0];
 }
 
 Tensor coordinate_like(const Tensor& x, int axis, DType dtype) {
   return coordinate(x.graph(), *ops::known_type(x, "coordinate", "x").shape, axis, dtype);
 }
 
-Tensor shape_of(const Tensor& x, DType dtype) { return ops::apply("shape_of", {x}, {{"dtype", dtype}}); }
+Tensor shape_of(const Tensor& x, DType dtype) {
+  return ops::apply("shape_of", {x}, {{"dtype", dtype}});
+}
 
 }  // namespace heddle

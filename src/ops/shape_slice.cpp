@@ -86,9 +86,11 @@ Shape slice_shape(const std::vector<SliceAxis>& axes) {
 namespace {
 
 std::vector<AttrSpec> slice_attrs() {
-  return {{"starts", "first index along each axis; empty: from the first element", std::vector<Expr>{}},
-          {"stops", "end along each axis, exclusive; empty: to the last element", std::vector<Expr>{}},
-          {"strides", "step along each axis; negative walks backwards; empty: 1", std::vector<int64_t>{}}};
+  return {
+      {"starts", "first index along each axis; empty: from the first element", std::vector<Expr>{}},
+      {"stops", "end along each axis, exclusive; empty: to the last element", std::vector<Expr>{}},
+      {"strides", "step along each axis; negative walks backwards; empty: 1",
+       std::vector<int64_t>{}}};
 }
 
 ir::Attrs slice_attrs_of(const ir::Op& op) {
@@ -106,7 +108,8 @@ std::vector<InferredResult> infer_slice(const InferContext& c) {
     if (start) {
       result.elements.emplace();
       for (int64_t i = 0; i < *axes[0].extent.constant(); ++i)
-        result.elements->push_back((*c.elements(0))[static_cast<size_t>(*start + i * axes[0].stride)]);
+        result.elements->push_back(
+            (*c.elements(0))[static_cast<size_t>(*start + i * axes[0].stride)]);
     }
   }
   return {result};
@@ -117,7 +120,8 @@ struct NumberAxis {
 };
 std::vector<NumberAxis> number_axes(const JudgeContext& c, const Shape& shape) {
   std::vector<NumberAxis> out;
-  for (const SliceAxis& a : slice_axes(c.attrs, shape)) out.push_back({c.number(a.start), a.stride});
+  for (const SliceAxis& a : slice_axes(c.attrs, shape))
+    out.push_back({c.number(a.start), a.stride});
   return out;
 }
 
@@ -145,7 +149,8 @@ std::optional<Tensors> simplify_slice(const ir::Op& op, const Tensors& operands)
 const Register slice_entry({
     .name = "slice",
     .kind = Kind::view,
-    .doc = "x[starts:stops:strides] as in NumPy: negative numbers count from the end, ends are clamped.",
+    .doc = "x[starts:stops:strides] as in NumPy: negative numbers count from the end, ends are "
+           "clamped.",
     .operands = {{"x", kAnyStored}},
     .attrs = slice_attrs(),
     .infer = infer_slice,
@@ -156,17 +161,21 @@ const Register slice_entry({
       return {apply("unslice", {c.upstream[0]}, std::move(attrs))};
     },
     .simplify = simplify_slice,
-    .element = [](ElementContext& c) {
-      std::vector<SliceAxis> axes = slice_axes(c.op.attrs, c.shape(0));
-      std::vector<Expr> at;
-      for (size_t k = 0; k < axes.size(); ++k) at.push_back(axes[k].start + c.coords[k] * axes[k].stride);
-      return c.at(0, at, ir::kNoNode, {});
-    },
+    .element =
+        [](ElementContext& c) {
+          std::vector<SliceAxis> axes = slice_axes(c.op.attrs, c.shape(0));
+          std::vector<Expr> at;
+          for (size_t k = 0; k < axes.size(); ++k)
+            at.push_back(axes[k].start + c.coords[k] * axes[k].stride);
+          return c.at(0, at, ir::kNoNode, {});
+        },
     .samples = {{.shapes = {{7, 4}},
-                 .attrs = {{"starts", std::vector<Expr>{1, -3}}, {"stops", std::vector<Expr>{7, 4}},
+                 .attrs = {{"starts", std::vector<Expr>{1, -3}},
+                           {"stops", std::vector<Expr>{7, 4}},
                            {"strides", std::vector<int64_t>{2, 1}}}},
                 {.shapes = {{6}},
-                 .attrs = {{"starts", std::vector<Expr>{5}}, {"stops", std::vector<Expr>{0}},
+                 .attrs = {{"starts", std::vector<Expr>{5}},
+                           {"stops", std::vector<Expr>{0}},
                            {"strides", std::vector<int64_t>{-2}}}},
                 {.shapes = {{3, 2}}, .attrs = {{"strides", std::vector<int64_t>{-1, 1}}}}},
 });
@@ -197,7 +206,8 @@ std::pair<Expr, ir::NodeId> unslice_axis(ir::BodyBuilder& b, const SliceAxis& ax
   Expr i = distance / step;
   ir::NodeId mask = in_range(b, distance, 0, extent * step);
   if (step != 1)
-    mask = both(b, mask, b.binary(ir::ScalarOp::eq, b.index(distance % step), b.constant_int(i64, 0)));
+    mask =
+        both(b, mask, b.binary(ir::ScalarOp::eq, b.index(distance % step), b.constant_int(i64, 0)));
   return {i, mask};
 }
 
@@ -228,24 +238,29 @@ const Register unslice_entry({
     .gradient = [](const GradientContext& c) -> Tensors {
       return {apply("slice", {c.upstream[0]}, slice_attrs_of(c.op))};
     },
-    .element = [](ElementContext& c) {
-      const Shape& shape = *c.graph.value(c.op.results[0]).type.shape;
-      std::vector<SliceAxis> axes = slice_axes(c.op.attrs, shape);
-      std::vector<Expr> at;
-      ir::NodeId mask = ir::kNoNode;
-      for (size_t k = 0; k < axes.size(); ++k) {
-        auto [i, inside] = unslice_axis(c.b, axes[k], c.coords[k], c.shape(0)[k]);
-        at.push_back(i);
-        mask = both(c.b, mask, inside);
-      }
-      return c.at(0, at, mask, constant_val(c.b, c.dtype(0), 0));
-    },
+    .element =
+        [](ElementContext& c) {
+          const Shape& shape = *c.graph.value(c.op.results[0]).type.shape;
+          std::vector<SliceAxis> axes = slice_axes(c.op.attrs, shape);
+          std::vector<Expr> at;
+          ir::NodeId mask = ir::kNoNode;
+          for (size_t k = 0; k < axes.size(); ++k) {
+            auto [i, inside] = unslice_axis(c.b, axes[k], c.coords[k], c.shape(0)[k]);
+            at.push_back(i);
+            mask = both(c.b, mask, inside);
+          }
+          return c.at(0, at, mask, constant_val(c.b, c.dtype(0), 0));
+        },
     .samples = {{.shapes = {{3, 2}},
-                 .attrs = {{"starts", std::vector<Expr>{1, 1}}, {"stops", std::vector<Expr>{7, 3}},
-                           {"strides", std::vector<int64_t>{2, 1}}, {"shape", std::vector<Expr>{7, 4}}}},
+                 .attrs = {{"starts", std::vector<Expr>{1, 1}},
+                           {"stops", std::vector<Expr>{7, 3}},
+                           {"strides", std::vector<int64_t>{2, 1}},
+                           {"shape", std::vector<Expr>{7, 4}}}},
                 {.shapes = {{3}},
-                 .attrs = {{"starts", std::vector<Expr>{5}}, {"stops", std::vector<Expr>{0}},
-                           {"strides", std::vector<int64_t>{-2}}, {"shape", std::vector<Expr>{6}}}}},
+                 .attrs = {{"starts", std::vector<Expr>{5}},
+                           {"stops", std::vector<Expr>{0}},
+                           {"strides", std::vector<int64_t>{-2}},
+                           {"shape", std::vector<Expr>{6}}}}},
 });
 
 }  // namespace
@@ -254,8 +269,9 @@ const Register unslice_entry({
 namespace heddle {
 
 Tensor slice(const Tensor& x, const SliceOptions& options) {
-  return ops::apply("slice", {x},
-                    {{"starts", options.starts}, {"stops", options.stops}, {"strides", options.strides}});
+  return ops::apply(
+      "slice", {x},
+      {{"starts", options.starts}, {"stops", options.stops}, {"strides", options.strides}});
 }
 
 }  // namespace heddle

@@ -16,7 +16,8 @@ using ir::InferredResult;
 
 void check_extents(const InferContext& c, const Shape& shape, int64_t lowest) {
   if (shape.size() > kMaxRank)
-    c.fail(cat("shape ", to_string(shape), " has rank ", shape.size(), ", expected at most ", kMaxRank));
+    c.fail(cat("shape ", to_string(shape), " has rank ", shape.size(), ", expected at most ",
+               kMaxRank));
   for (size_t k = 0; k < shape.size(); ++k)
     if (shape[k].upper() < lowest)
       c.fail(cat("shape ", to_string(shape), " has extent ", shape[k].to_string(), " at axis ", k,
@@ -34,8 +35,8 @@ Expr remaining_extent(const InferContext& c, const Shape& wanted, size_t open) {
   for (size_t k = 0; k < wanted.size(); ++k)
     if (k != open) known = known * wanted[k];
   auto fail = [&] {
-    c.fail(cat("shape ", to_string(wanted), ": the -1 at axis ", open, " has no value: ",
-               to_string(c.shape(0)), " has ", total.to_string(), " elements"));
+    c.fail(cat("shape ", to_string(wanted), ": the -1 at axis ", open,
+               " has no value: ", to_string(c.shape(0)), " has ", total.to_string(), " elements"));
   };
   if (is_zero(known)) fail();
   Expr rest = total / known;
@@ -76,8 +77,8 @@ std::vector<InferredResult> infer_reshape(const InferContext& c) {
   return {result};
 }
 
-// Ranges of axes [from, to) of two shapes with equally many elements, as short as possible, so that coordinates outside a
-// merged or split group of axes stay as they are.
+// Ranges of axes [from, to) of two shapes with equally many elements, as short as possible, so that
+// coordinates outside a merged or split group of axes stay as they are.
 struct AxisGroup {
   size_t a_from, a_to, b_from, b_to;
 };
@@ -153,14 +154,16 @@ std::optional<Tensors> simplify_reshape(const ir::Op& op, const Tensors& operand
   for (const Expr& e : to)
     if (e.is(-1)) return std::nullopt;
   if (to == origin.shape()) return Tensors{origin};
-  if (is_equal(element_count(to), element_count(origin.shape())) != Ordering::yes) return std::nullopt;
+  if (is_equal(element_count(to), element_count(origin.shape())) != Ordering::yes)
+    return std::nullopt;
   return Tensors{reshape(origin, to)};
 }
 
 const Register reshape_entry({
     .name = "reshape",
     .kind = Kind::view,
-    .doc = "The elements of x in row-major order, in another shape; one extent may be -1: what remains.",
+    .doc = "The elements of x in row-major order, in another shape; one extent may be -1: what "
+           "remains.",
     .operands = {{"x", kAnyStored}},
     .attrs = {{"shape", "extents of the result", std::nullopt, attr_type<std::vector<Expr>>}},
     .infer = infer_reshape,
@@ -170,13 +173,15 @@ const Register reshape_entry({
       return {out};
     },
     .gradient = [](const GradientContext& c) -> Tensors {
-      return {reshape(c.upstream[0], known_type(c.in[0], "gradients of reshape", "x").shape.value())};
+      return {
+          reshape(c.upstream[0], known_type(c.in[0], "gradients of reshape", "x").shape.value())};
     },
     .simplify = simplify_reshape,
-    .element = [](ElementContext& c) {
-      const Shape& to = *c.graph.value(c.op.results[0]).type.shape;
-      return c.at(0, reshape_coords(c.shape(0), to, c.coords), ir::kNoNode, {});
-    },
+    .element =
+        [](ElementContext& c) {
+          const Shape& to = *c.graph.value(c.op.results[0]).type.shape;
+          return c.at(0, reshape_coords(c.shape(0), to, c.coords), ir::kNoNode, {});
+        },
     .samples = {{.shapes = {{2, 3, 4}}, .attrs = {{"shape", std::vector<Expr>{4, 6}}}},
                 {.shapes = {{6, 1, 5}}, .attrs = {{"shape", std::vector<Expr>{3, -1}}}},
                 {.shapes = {{1, 1}}, .attrs = {{"shape", std::vector<Expr>{}}}}},
@@ -188,11 +193,13 @@ void check_permutation(const InferContext& c, const std::vector<int64_t>& p, siz
   std::vector<bool> seen(rank, false);
   bool good = p.size() == rank;
   for (int64_t axis : p) {
-    good = good && axis >= 0 && axis < static_cast<int64_t>(rank) && !seen[static_cast<size_t>(axis)];
+    good =
+        good && axis >= 0 && axis < static_cast<int64_t>(rank) && !seen[static_cast<size_t>(axis)];
     if (good) seen[static_cast<size_t>(axis)] = true;
   }
   if (!good)
-    c.fail(cat("permutation ", list(p), " is not one of the ", rank, " axes of x ", to_string(c.shape(0))));
+    c.fail(cat("permutation ", list(p), " is not one of the ", rank, " axes of x ",
+               to_string(c.shape(0))));
 }
 
 std::vector<InferredResult> infer_transpose(const InferContext& c) {
@@ -253,10 +260,11 @@ const Register transpose_entry({
       return {apply("transpose", {c.upstream[0]}, {{"permutation", p}})};
     },
     .simplify = simplify_transpose,
-    .element = [](ElementContext& c) {
-      const auto& p = c.op.attrs.get<std::vector<int64_t>>("permutation");
-      return c.at(0, unpermuted(c.coords, p), ir::kNoNode, {});
-    },
+    .element =
+        [](ElementContext& c) {
+          const auto& p = c.op.attrs.get<std::vector<int64_t>>("permutation");
+          return c.at(0, unpermuted(c.coords, p), ir::kNoNode, {});
+        },
     .samples = {{.shapes = {{2, 3}}, .attrs = {{"permutation", std::vector<int64_t>{1, 0}}}},
                 {.shapes = {{2, 3, 4}}, .attrs = {{"permutation", std::vector<int64_t>{2, 0, 1}}}}},
 });
@@ -303,11 +311,14 @@ const Register broadcast_entry({
         return flat_index(broadcast_coords(coords, x.shape), x.shape);
       })};
     },
-    .gradient = [](const GradientContext& c) -> Tensors { return {sum_to_like(c.upstream[0], c.in[0])}; },
-    .simplify = simplify_broadcast,
-    .element = [](ElementContext& c) {
-      return c.at(0, broadcast_coords(c.coords, c.shape(0)), ir::kNoNode, {});
+    .gradient = [](const GradientContext& c) -> Tensors {
+      return {sum_to_like(c.upstream[0], c.in[0])};
     },
+    .simplify = simplify_broadcast,
+    .element =
+        [](ElementContext& c) {
+          return c.at(0, broadcast_coords(c.coords, c.shape(0)), ir::kNoNode, {});
+        },
     .samples = {{.shapes = {{3, 1}}, .attrs = {{"shape", std::vector<Expr>{2, 3, 4}}}},
                 {.shapes = {{}}, .attrs = {{"shape", std::vector<Expr>{5}}}}},
 });
@@ -340,11 +351,13 @@ Tensor sum_down(const Tensor& x, const Shape& to) {
 const Register sum_to_like_entry({
     .name = "sum_to_like",
     .kind = Kind::composite,
-    .doc = "Sums x over the axes along which `like` would be broadcast to x; the result has the shape of `like`.",
+    .doc = "Sums x over the axes along which `like` would be broadcast to x; the result has the "
+           "shape of `like`.",
     .operands = {{"x", kNumber}, {"like", kAnyStored}},
     .infer = [](const InferContext& c) -> std::vector<InferredResult> {
       if (!fits(c.shape(0), c.shape(1)))
-        c.fail(cat("like ", to_string(c.shape(1)), " does not broadcast to x ", to_string(c.shape(0))));
+        c.fail(cat("like ", to_string(c.shape(1)), " does not broadcast to x ",
+                   to_string(c.shape(0))));
       return {{{c.dtype(0), c.shape(1)}, std::nullopt}};
     },
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {
@@ -361,7 +374,9 @@ const Register sum_to_like_entry({
     .decompose = [](const ir::Graph&, const ir::Op&, const Tensors& in) -> Tensors {
       return {sum_down(in[0], in[1].shape())};
     },
-    .samples = {{.shapes = {{2, 3, 4}, {3, 1}}}, {.shapes = {{2, 3}, {2, 3}}}, {.shapes = {{4, 2}, {}}}},
+    .samples = {{.shapes = {{2, 3, 4}, {3, 1}}},
+                {.shapes = {{2, 3}, {2, 3}}},
+                {.shapes = {{4, 2}, {}}}},
 });
 
 const Register broadcast_like_entry({
@@ -371,7 +386,8 @@ const Register broadcast_like_entry({
     .operands = {{"x", kAnyStored}, {"like", kAnyStored}},
     .infer = [](const InferContext& c) -> std::vector<InferredResult> {
       if (!fits(c.shape(1), c.shape(0)))
-        c.fail(cat("x ", to_string(c.shape(0)), " does not broadcast to like ", to_string(c.shape(1))));
+        c.fail(cat("x ", to_string(c.shape(0)), " does not broadcast to like ",
+                   to_string(c.shape(1))));
       return {{{c.dtype(0), c.shape(1)}, std::nullopt}};
     },
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {
@@ -404,9 +420,10 @@ Tensor reshape(const Tensor& x, const Tensor& shape) {
   if (!shape.valid()) throw GraphError("reshape: shape is an empty Tensor");
   const ir::Value& v = shape.graph()->value(shape.id());
   if (!v.elements || shape.rank() != 1)
-    throw GraphError(cat("reshape: shape ", to_string(v.type),
-                         " must be a vector of integers whose elements are known expressions: shape_of,"
-                         " constants, and concat, slice, gather and arithmetic of them"));
+    throw GraphError(
+        cat("reshape: shape ", to_string(v.type),
+            " must be a vector of integers whose elements are known expressions: shape_of,"
+            " constants, and concat, slice, gather and arithmetic of them"));
   return reshape(x, Shape(*v.elements));
 }
 
@@ -429,7 +446,8 @@ std::vector<bool> marked_axes(const std::vector<int>& axes, int rank, const char
     int at = axis < 0 ? axis + rank : axis;
     if (at < 0 || at >= rank)
       throw GraphError(cat(op, ": axis ", axis, " is outside a tensor of rank ", rank));
-    if (marked[static_cast<size_t>(at)]) throw GraphError(cat(op, ": axis ", axis, " is given twice"));
+    if (marked[static_cast<size_t>(at)])
+      throw GraphError(cat(op, ": axis ", axis, " is given twice"));
     marked[static_cast<size_t>(at)] = true;
   }
   return marked;
@@ -452,7 +470,8 @@ Tensor squeeze(const Tensor& x, std::vector<int> axes) {
 
 Tensor expand_dims(const Tensor& x, std::vector<int> axes) {
   const Shape& shape = *ops::known_type(x, "expand_dims", "x").shape;
-  std::vector<bool> marked = marked_axes(axes, x.rank() + static_cast<int>(axes.size()), "expand_dims");
+  std::vector<bool> marked =
+      marked_axes(axes, x.rank() + static_cast<int>(axes.size()), "expand_dims");
   Shape out;
   size_t next = 0;
   for (bool added : marked) out.push_back(added ? Expr(1) : shape[next++]);

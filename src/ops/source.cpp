@@ -67,11 +67,13 @@ std::vector<ir::InferredResult> infer_placeholder(const InferContext& c) {
 const Register placeholder_entry({
     .name = "placeholder",
     .kind = Kind::source,
-    .doc = "A value that is fed at each run. Its dtype, shape or rank may be open until compilation.",
+    .doc =
+        "A value that is fed at each run. Its dtype, shape or rank may be open until compilation.",
     .attrs = {{"type", "of the value", std::nullopt, attr_type<Type>}},
     .infer = infer_placeholder,
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {
-      throw GraphError(cat("placeholder: no value was fed for ", to_string(c.attrs.get<Type>("type"))));
+      throw GraphError(
+          cat("placeholder: no value was fed for ", to_string(c.attrs.get<Type>("type"))));
     },
     .no_gradient = true,
     .role = Role::placeholder,
@@ -80,7 +82,8 @@ const Register placeholder_entry({
 const Register variable_entry({
     .name = "variable",
     .kind = Kind::source,
-    .doc = "A value that persists between runs, one for each device. The result is its state when the run starts.",
+    .doc = "A value that persists between runs, one for each device. The result is its state when "
+           "the run starts.",
     .attrs = {{"initial", "the first value", std::nullopt, attr_type<LiteralRef>},
               {"id", "tells the variables of a graph apart", std::nullopt, attr_type<int64_t>}},
     .infer = [](const InferContext& c) -> std::vector<ir::InferredResult> {

@@ -16,11 +16,14 @@ using ir::ScalarOp;
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kReductions{"min", "max", "sum", "product", "argmin", "argmax"};
-constexpr std::array<std::string_view, 5> kPaddings{"explicit", "valid", "same", "same_lower", "explicit_offset"};
+constexpr std::array<std::string_view, 6> kReductions{"min",     "max",    "sum",
+                                                      "product", "argmin", "argmax"};
+constexpr std::array<std::string_view, 5> kPaddings{"explicit", "valid", "same", "same_lower",
+                                                    "explicit_offset"};
 
 template <size_t N>
-std::optional<size_t> position(const std::array<std::string_view, N>& names, std::string_view text) {
+std::optional<size_t> position(const std::array<std::string_view, N>& names,
+                               std::string_view text) {
   for (size_t k = 0; k < N; ++k)
     if (names[k] == text) return k;
   return std::nullopt;
@@ -51,11 +54,14 @@ WindowAxis plain_axis(const ir::Attrs& attrs, const Shape& x, const Shape& weigh
 
 }  // namespace
 
-std::string_view name(WindowReduction reduction) { return kReductions[static_cast<size_t>(reduction)]; }
+std::string_view name(WindowReduction reduction) {
+  return kReductions[static_cast<size_t>(reduction)];
+}
 std::string_view name(WindowPadding padding) { return kPaddings[static_cast<size_t>(padding)]; }
 
 WindowReduction window_reduction(const ir::Attrs& attrs) {
-  return static_cast<WindowReduction>(position(kReductions, attrs.get<std::string>("reduction")).value());
+  return static_cast<WindowReduction>(
+      position(kReductions, attrs.get<std::string>("reduction")).value());
 }
 
 std::vector<WindowAxis> window_axes(const ir::Attrs& attrs, const Shape& x, const Shape& weights) {
@@ -91,7 +97,8 @@ std::vector<WindowAxis> window_axes(const ir::Attrs& attrs, const Shape& x, cons
   return axes;
 }
 
-std::vector<WindowAxis> window_axes(const ir::Attrs& attrs, const Shape& x, const Shape& weights, const Shape& outputs) {
+std::vector<WindowAxis> window_axes(const ir::Attrs& attrs, const Shape& x, const Shape& weights,
+                                    const Shape& outputs) {
   std::vector<WindowAxis> axes;
   for (size_t k = 0; k < weights.size(); ++k) {
     WindowAxis axis = plain_axis(attrs, x, weights, k);
@@ -109,14 +116,16 @@ void check_windows(const InferContext& c, const Shape& x, const Shape& weights) 
   if (rank > x.size())
     c.fail(cat("weights ", to_string(weights), " have more axes than x ", to_string(x)));
   for (size_t k = 0; k < rank; ++k)
-    if (weights[k].upper() < 1) c.fail(cat("weights ", to_string(weights), " are empty along axis ", k));
+    if (weights[k].upper() < 1)
+      c.fail(cat("weights ", to_string(weights), " are empty along axis ", k));
   for (const char* which : {"strides", "dilations"}) {
     const auto& v = c.attrs.get<std::vector<int64_t>>(which);
     if (!v.empty() && v.size() != rank)
-      c.fail(cat(which, " ", list(v), " has ", v.size(), " numbers, expected one for each of the ", rank,
-                 " axes of the weights"));
+      c.fail(cat(which, " ", list(v), " has ", v.size(), " numbers, expected one for each of the ",
+                 rank, " axes of the weights"));
     for (int64_t n : v)
-      if (n < 1 || n > std::numeric_limits<int32_t>::max()) c.fail(cat(which, " ", list(v), " has ", n, ", expected at least 1"));
+      if (n < 1 || n > std::numeric_limits<int32_t>::max())
+        c.fail(cat(which, " ", list(v), " has ", n, ", expected at least 1"));
   }
 }
 
@@ -150,7 +159,9 @@ ir::NodeId selects_tap(ElementContext& c, const std::vector<Expr>& at, ir::NodeI
 
 namespace {
 
-bool is_argument_mode(WindowReduction r) { return r == WindowReduction::argmin || r == WindowReduction::argmax; }
+bool is_argument_mode(WindowReduction r) {
+  return r == WindowReduction::argmin || r == WindowReduction::argmax;
+}
 
 // ---- inference
 
@@ -167,11 +178,13 @@ void check_modes(const InferContext& c) {
     c.fail(cat("x is ", name(c.dtype(0)), ", which reduction ", name(r), " cannot order"));
   // The parts of a complex product do not fold apart, as a long fold needs.
   if (is_complex(c.dtype(0)) && r == WindowReduction::product && !unrolled_taps(c.shape(1)))
-    c.fail(cat("weights ", to_string(c.shape(1)), " are too many for a complex product, expected at most ",
-               kMaxUnrolledTaps, " positions, with extents that are numbers"));
+    c.fail(cat("weights ", to_string(c.shape(1)),
+               " are too many for a complex product, expected at most ", kMaxUnrolledTaps,
+               " positions, with extents that are numbers"));
   if (padding_mode(c.attrs, "boundary") == PaddingMode::constant &&
       !representable(c.attrs.get<double>("constant"), c.dtype(0)))
-    c.fail(cat("constant ", c.attrs.get<double>("constant"), " is not an integer, x is ", name(c.dtype(0))));
+    c.fail(cat("constant ", c.attrs.get<double>("constant"), " is not an integer, x is ",
+               name(c.dtype(0))));
 }
 
 std::vector<InferredResult> infer_stencil(const InferContext& c) {
@@ -184,7 +197,8 @@ std::vector<InferredResult> infer_stencil(const InferContext& c) {
   for (const char* which : {"before", "after", "offsets"}) {
     const auto& v = c.attrs.get<std::vector<Expr>>(which);
     if (!v.empty() && v.size() != weights.size())
-      c.fail(cat(which, " has ", v.size(), " numbers, expected one for each of the ", weights.size(), " axes of the weights"));
+      c.fail(cat(which, " has ", v.size(), " numbers, expected one for each of the ",
+                 weights.size(), " axes of the weights"));
   }
   Shape out = x;
   std::vector<WindowAxis> axes = window_axes(c.attrs, x, weights);
@@ -193,10 +207,11 @@ std::vector<InferredResult> infer_stencil(const InferContext& c) {
     size_t at = x.size() - axes.size() + k;
     const Expr& n = axes[k].output;
     if (n.upper() < 0 || (n.is(0) && !axes[k].input.is(0)))
-      c.fail(cat("the window ", axes[k].reach().to_string(), " along axis ", at, " is longer than the padded x ",
-                 to_string(x)));
+      c.fail(cat("the window ", axes[k].reach().to_string(), " along axis ", at,
+                 " is longer than the padded x ", to_string(x)));
     if (!filled && axes[k].input.is(0) && !n.is(0))
-      c.fail(cat("axis ", at, " of x ", to_string(x), " is empty, which only constant and zero boundaries can extend"));
+      c.fail(cat("axis ", at, " of x ", to_string(x),
+                 " is empty, which only constant and zero boundaries can extend"));
     out[at] = n.lower() < 0 ? max(n, Expr(0)) : n;
   }
   DType dtype = is_argument_mode(window_reduction(c.attrs)) ? i32 : c.dtype(0);
@@ -255,7 +270,8 @@ std::vector<HostTensor> judge_stencil(const JudgeContext& c) {
   WindowReduction r = window_reduction(c.attrs);
   PaddingMode mode = padding_mode(c.attrs, "boundary");
   auto constant = c.attrs.get<double>("constant");
-  std::vector<WindowAxis> axes = window_axes(c.attrs, {x.shape.begin(), x.shape.end()}, {w.shape.begin(), w.shape.end()});
+  std::vector<WindowAxis> axes =
+      window_axes(c.attrs, {x.shape.begin(), x.shape.end()}, {w.shape.begin(), w.shape.end()});
   std::vector<int64_t> before;
   for (const WindowAxis& a : axes) before.push_back(c.number(a.before));
   HostTensor out(c.result_types[0].dtype, concrete_shape(c.result_types[0]));
@@ -281,23 +297,30 @@ std::vector<HostTensor> judge_stencil(const JudgeContext& c) {
 // ---- lowering
 
 // x * weight at one window position.
-ir::Val stencil_term(ElementContext& c, const std::vector<WindowAxis>& axes, const std::vector<Expr>& j) {
+ir::Val stencil_term(ElementContext& c, const std::vector<WindowAxis>& axes,
+                     const std::vector<Expr>& j) {
   size_t lead = c.coords.size() - axes.size();
   std::vector<Expr> outer(c.coords.begin(), c.coords.begin() + static_cast<std::ptrdiff_t>(lead));
   std::vector<Expr> positions;
   for (size_t k = 0; k < axes.size(); ++k)
-    positions.push_back(c.coords[lead + k] * axes[k].stride + j[k] * axes[k].dilation - axes[k].before);
-  ir::Val value = boundary_read(c, 0, padding_mode(c.op.attrs, "boundary"), c.op.attrs.get<double>("constant"), outer, positions);
+    positions.push_back(c.coords[lead + k] * axes[k].stride + j[k] * axes[k].dilation -
+                        axes[k].before);
+  ir::Val value = boundary_read(c, 0, padding_mode(c.op.attrs, "boundary"),
+                                c.op.attrs.get<double>("constant"), outer, positions);
   return multiply(c.b, value, c.at(1, j, ir::kNoNode, {}));
 }
 
-std::vector<WindowAxis> axes_of(ElementContext& c) { return window_axes(c.op.attrs, c.shape(0), c.shape(1)); }
+std::vector<WindowAxis> axes_of(ElementContext& c) {
+  return window_axes(c.op.attrs, c.shape(0), c.shape(1));
+}
 
 // Whether `a` comes before `b` in the argument modes.
-ir::NodeId better_node(ir::BodyBuilder& b, ir::NodeId a, ir::NodeId best, DType dtype, bool largest) {
+ir::NodeId better_node(ir::BodyBuilder& b, ir::NodeId a, ir::NodeId best, DType dtype,
+                       bool largest) {
   ir::NodeId wins = b.binary(largest ? ScalarOp::gt : ScalarOp::lt, a, best);
   if (!is_real_float(dtype)) return wins;
-  ir::NodeId first_nan = both(b, b.unary(ScalarOp::is_nan, a), b.unary(ScalarOp::logical_not, b.unary(ScalarOp::is_nan, best)));
+  ir::NodeId first_nan = both(b, b.unary(ScalarOp::is_nan, a),
+                              b.unary(ScalarOp::logical_not, b.unary(ScalarOp::is_nan, best)));
   return b.binary(ScalarOp::bit_or, wins, first_nan);
 }
 
@@ -335,7 +358,8 @@ ir::Val unrolled_stencil(ElementContext& c) {
     else if (r == WindowReduction::product)
       total = multiply(c.b, total, term);
     else
-      total.re = c.b.binary(r == WindowReduction::max ? ScalarOp::max : ScalarOp::min, total.re, term.re);
+      total.re =
+          c.b.binary(r == WindowReduction::max ? ScalarOp::max : ScalarOp::min, total.re, term.re);
   }
   return total;
 }
@@ -343,17 +367,21 @@ ir::Val unrolled_stencil(ElementContext& c) {
 ReduceRule stencil_rule() {
   ReduceRule rule;
   rule.choose = [](const ir::Op& op) {
-    constexpr std::array<ir::ReduceOp, 6> kOps{ir::ReduceOp::min,     ir::ReduceOp::max,    ir::ReduceOp::sum,
-                                               ir::ReduceOp::product, ir::ReduceOp::argmin, ir::ReduceOp::argmax};
+    constexpr std::array<ir::ReduceOp, 6> kOps{ir::ReduceOp::min,    ir::ReduceOp::max,
+                                               ir::ReduceOp::sum,    ir::ReduceOp::product,
+                                               ir::ReduceOp::argmin, ir::ReduceOp::argmax};
     return kOps[static_cast<size_t>(window_reduction(op.attrs))];
   };
-  rule.inner = [](const ir::Graph& graph, const ir::Op& op) { return *graph.value(op.operands[1]).type.shape; };
+  rule.inner = [](const ir::Graph& graph, const ir::Op& op) {
+    return *graph.value(op.operands[1]).type.shape;
+  };
   rule.value = [](ElementContext& c, const std::vector<Expr>& inner) {
     ir::Val term = stencil_term(c, axes_of(c), inner);
     if (!has_argument(c.op)) return term;
     Expr tap = 0;
     for (size_t k = 0; k < inner.size(); ++k) tap = tap * c.shape(1)[k] + inner[k];
-    return select(c.b, selects_tap(c, c.coords, c.b.index(tap)), term, constant_val(c.b, c.dtype(0), 0));
+    return select(c.b, selects_tap(c, c.coords, c.b.index(tap)), term,
+                  constant_val(c.b, c.dtype(0), 0));
   };
   return rule;
 }
@@ -363,18 +391,23 @@ std::vector<AttrSpec> stencil_attrs() {
   attrs.push_back({"reduction", "min, max, sum, product, argmin or argmax", std::string("sum")});
   attrs.push_back({"boundary", "what lies outside of x: a mode of pad", std::string("zero")});
   attrs.push_back({"constant", "value outside for boundary constant", 0.0});
-  attrs.push_back({"padding", "explicit, valid, same, same_lower or explicit_offset", std::string("same")});
+  attrs.push_back(
+      {"padding", "explicit, valid, same, same_lower or explicit_offset", std::string("same")});
   attrs.push_back({"before", "explicit pads before each axis; empty: 0", std::vector<Expr>{}});
   attrs.push_back({"after", "explicit pads after each axis; empty: 0", std::vector<Expr>{}});
-  attrs.push_back({"offsets", "explicit_offset: the first window's corner from the input's; empty: 0", std::vector<Expr>{}});
+  attrs.push_back({"offsets",
+                   "explicit_offset: the first window's corner from the input's; empty: 0",
+                   std::vector<Expr>{}});
   return attrs;
 }
 
-Sample stencil_sample(std::vector<int64_t> x, std::vector<int64_t> w, const char* reduction, const char* boundary,
-                      const char* padding = "same") {
+Sample stencil_sample(std::vector<int64_t> x, std::vector<int64_t> w, const char* reduction,
+                      const char* boundary, const char* padding = "same") {
   return {.shapes = {std::move(x), std::move(w)},
-          .attrs = {{"reduction", std::string(reduction)}, {"boundary", std::string(boundary)},
-                    {"padding", std::string(padding)}, {"constant", 1.0}}};
+          .attrs = {{"reduction", std::string(reduction)},
+                    {"boundary", std::string(boundary)},
+                    {"padding", std::string(padding)},
+                    {"constant", 1.0}}};
 }
 
 Sample stepped_sample(const char* reduction, const char* boundary, const char* padding) {
@@ -387,23 +420,33 @@ Sample stepped_sample(const char* reduction, const char* boundary, const char* p
 const Register stencil_entry({
     .name = "stencil",
     .kind = Kind::reduction,
-    .doc = "y[i] = reduction over the window j of x[i * stride + j * dilation - before] * weights[j], on the last axes of x. "
-           "argmin and argmax give the position in the window (row-major, first of equals). Where `argument` is given, "
+    .doc = "y[i] = reduction over the window j of x[i * stride + j * dilation - before] * "
+           "weights[j], on the last axes of x. "
+           "argmin and argmax give the position in the window (row-major, first of equals). Where "
+           "`argument` is given, "
            "only that position of each window counts.",
-    .operands = {{"x", kNumber}, {"weights", kNumber}, {.name = "argument", .dtypes = kInteger, .optional = true}},
+    .operands = {{"x", kNumber},
+                 {"weights", kNumber},
+                 {.name = "argument", .dtypes = kInteger, .optional = true}},
     .attrs = stencil_attrs(),
     .infer = infer_stencil,
     .judge = judge_stencil,
     .gradient = stencil_gradient,
     .element = unrolled_stencil,
     .prefer_reduce =
-        [](const ir::Graph& graph, const ir::Op& op) { return !unrolled_taps(*graph.value(op.operands[1]).type.shape); },
+        [](const ir::Graph& graph, const ir::Op& op) {
+          return !unrolled_taps(*graph.value(op.operands[1]).type.shape);
+        },
     .reduce = stencil_rule(),
-    .samples = {stencil_sample({5, 7}, {3, 3}, "sum", "zero"), stencil_sample({5, 7}, {3, 3}, "max", "reflect"),
-                stencil_sample({6}, {3}, "min", "constant"), stencil_sample({4, 5}, {2, 2}, "product", "symmetric"),
-                stencil_sample({5, 6}, {3, 2}, "argmax", "clamp_to_edge"), stencil_sample({5, 6}, {2, 3}, "argmin", "periodic"),
+    .samples = {stencil_sample({5, 7}, {3, 3}, "sum", "zero"),
+                stencil_sample({5, 7}, {3, 3}, "max", "reflect"),
+                stencil_sample({6}, {3}, "min", "constant"),
+                stencil_sample({4, 5}, {2, 2}, "product", "symmetric"),
+                stencil_sample({5, 6}, {3, 2}, "argmax", "clamp_to_edge"),
+                stencil_sample({5, 6}, {2, 3}, "argmin", "periodic"),
                 stencil_sample({6, 5}, {3, 3}, "sum", "anti_periodic", "same_lower"),
-                stencil_sample({20, 3}, {9, 9}, "sum", "reflect"), stencil_sample({12, 11}, {9, 9}, "argmax", "zero"),
+                stencil_sample({20, 3}, {9, 9}, "sum", "reflect"),
+                stencil_sample({12, 11}, {9, 9}, "argmax", "zero"),
                 stepped_sample("sum", "periodic", "same"), stepped_sample("max", "zero", "valid")},
 });
 

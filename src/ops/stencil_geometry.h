@@ -16,10 +16,12 @@ struct WindowAxis {
   Expr after() const { return (output - 1) * stride + reach() - before - input; }
 };
 
-// The axes of a stencil (attributes padding, before, after, offsets, strides, dilations) over the last axes of `x`.
+// The axes of a stencil (attributes padding, before, after, offsets, strides, dilations) over the
+// last axes of `x`.
 std::vector<WindowAxis> window_axes(const ir::Attrs& attrs, const Shape& x, const Shape& weights);
 // The same from explicit `before` and known outputs (stencil_transpose, stencil_weights).
-std::vector<WindowAxis> window_axes(const ir::Attrs& attrs, const Shape& x, const Shape& weights, const Shape& outputs);
+std::vector<WindowAxis> window_axes(const ir::Attrs& attrs, const Shape& x, const Shape& weights,
+                                    const Shape& outputs);
 void check_windows(const InferContext& c, const Shape& x, const Shape& weights);
 std::vector<AttrSpec> step_attrs();  // strides, dilations
 

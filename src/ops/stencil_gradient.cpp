@@ -1,6 +1,7 @@
-// Gradients of windows. T(x, w, u) = sum over i, j of u[i] * x[i * stride + j * dilation - before] * w[j] is linear in each
-// of its three parts: stencil, stencil_transpose and stencil_weights are its derivatives by u, x and w, and so each one's
-// gradients are the other two. An `argument` that picks one position of each window passes through all of them.
+// Gradients of windows. T(x, w, u) = sum over i, j of u[i] * x[i * stride + j * dilation - before]
+// * w[j] is linear in each of its three parts: stencil, stencil_transpose and stencil_weights are
+// its derivatives by u, x and w, and so each one's gradients are the other two. An `argument` that
+// picks one position of each window passes through all of them.
 #include "base/check.h"
 #include "ops/stencil_geometry.h"
 
@@ -45,10 +46,12 @@ std::vector<InferredResult> infer_transpose(const InferContext& c) {
 // A window position of some axes, in the judge: i * stride + j * dilation - before.
 struct JudgeWindow {
   std::vector<int64_t> before, stride, dilation;
-  std::vector<int64_t> operator()(const std::vector<int64_t>& i, const std::vector<int64_t>& j) const {
+  std::vector<int64_t> operator()(const std::vector<int64_t>& i,
+                                  const std::vector<int64_t>& j) const {
     std::vector<int64_t> at = i;
     size_t lead = i.size() - j.size();
-    for (size_t k = 0; k < j.size(); ++k) at[lead + k] = i[lead + k] * stride[k] + j[k] * dilation[k] - before[k];
+    for (size_t k = 0; k < j.size(); ++k)
+      at[lead + k] = i[lead + k] * stride[k] + j[k] * dilation[k] - before[k];
     return at;
   }
 };
@@ -88,7 +91,8 @@ std::vector<HostTensor> judge_transpose(const JudgeContext& c) {
   return {out};
 }
 
-// u[i] * w[j] for the i whose window position j is at the result's coordinates, 0 where there is none.
+// u[i] * w[j] for the i whose window position j is at the result's coordinates, 0 where there is
+// none.
 ir::Val transpose_term(ElementContext& c, const Exprs& j, ir::NodeId tap) {
   const Shape& shape = *c.graph.value(c.op.results[0]).type.shape;
   std::vector<WindowAxis> axes = window_axes(c.op.attrs, shape, c.shape(1), c.shape(0));
@@ -133,7 +137,9 @@ Expr flat_tap(const Shape& weights, const Exprs& j) {
 
 ReduceRule transpose_rule() {
   ReduceRule rule;
-  rule.inner = [](const ir::Graph& graph, const ir::Op& op) { return *graph.value(op.operands[1]).type.shape; };
+  rule.inner = [](const ir::Graph& graph, const ir::Op& op) {
+    return *graph.value(op.operands[1]).type.shape;
+  };
   rule.value = [](ElementContext& c, const Exprs& inner) {
     return transpose_term(c, inner, c.b.index(flat_tap(c.shape(1), inner)));
   };
@@ -158,8 +164,9 @@ Exprs befores(const std::vector<WindowAxis>& axes) {
 }
 
 // The stencil over `x` with the windows of `axes`, zero outside or as `boundary` says.
-Tensor stencil_at(const Tensors& operands, const ir::Attrs& steps, const std::vector<WindowAxis>& axes,
-                  const std::string& boundary, double constant) {
+Tensor stencil_at(const Tensors& operands, const ir::Attrs& steps,
+                  const std::vector<WindowAxis>& axes, const std::string& boundary,
+                  double constant) {
   ir::Attrs attrs = steps;
   Exprs after;
   for (const WindowAxis& a : axes) after.push_back(a.after());
@@ -171,8 +178,9 @@ Tensor stencil_at(const Tensors& operands, const ir::Attrs& steps, const std::ve
   return apply("stencil", operands, std::move(attrs));
 }
 
-Tensor weights_at(const Tensors& operands, const ir::Attrs& steps, const std::vector<WindowAxis>& axes,
-                  const std::string& boundary, double constant) {
+Tensor weights_at(const Tensors& operands, const ir::Attrs& steps,
+                  const std::vector<WindowAxis>& axes, const std::string& boundary,
+                  double constant) {
   ir::Attrs attrs = steps;
   Exprs window;
   for (const WindowAxis& a : axes) window.push_back(a.window);
@@ -184,8 +192,8 @@ Tensor weights_at(const Tensors& operands, const ir::Attrs& steps, const std::ve
 }
 
 // The gradient of x from u and weights, through the boundary.
-Tensor transpose_at(const Tensors& operands, const ir::Attrs& steps, const std::vector<WindowAxis>& axes,
-                    PaddingMode mode, const Shape& x) {
+Tensor transpose_at(const Tensors& operands, const ir::Attrs& steps,
+                    const std::vector<WindowAxis>& axes, PaddingMode mode, const Shape& x) {
   ir::Attrs attrs = steps;
   Exprs before, shape, pads;
   for (const WindowAxis& a : axes) {
@@ -208,15 +216,18 @@ Tensors transpose_gradient(const GradientContext& c) {
   Tensors out(c.in.size());
   ir::Attrs steps = step_values(c.op.attrs);
   if (c.wanted[0])
-    out[0] = stencil_at(with_argument({c.upstream[0], conjugate_if_complex(c.in[1])}, c.in), steps, axes, "zero", 0);
+    out[0] = stencil_at(with_argument({c.upstream[0], conjugate_if_complex(c.in[1])}, c.in), steps,
+                        axes, "zero", 0);
   if (c.wanted[1])
-    out[1] = weights_at(with_argument({c.upstream[0], conjugate_if_complex(c.in[0])}, c.in), steps, axes, "zero", 0);
+    out[1] = weights_at(with_argument({c.upstream[0], conjugate_if_complex(c.in[0])}, c.in), steps,
+                        axes, "zero", 0);
   return out;
 }
 
 std::vector<AttrSpec> transpose_attrs() {
   std::vector<AttrSpec> attrs = step_attrs();
-  attrs.push_back({"before", "position of the first window from the result's corner, negated", std::nullopt, attr_type<Exprs>});
+  attrs.push_back({"before", "position of the first window from the result's corner, negated",
+                   std::nullopt, attr_type<Exprs>});
   attrs.push_back({"shape", "extents of the result's last axes", std::nullopt, attr_type<Exprs>});
   return attrs;
 }
@@ -224,19 +235,27 @@ std::vector<AttrSpec> transpose_attrs() {
 const Register transpose_entry({
     .name = "stencil_transpose",
     .kind = Kind::reduction,
-    .doc = "result[i * stride + j * dilation - before] += u[i] * weights[j]: the transpose of the sum stencil, zero outside.",
-    .operands = {{"u", kNumber}, {"weights", kNumber}, {.name = "argument", .dtypes = kInteger, .optional = true}},
+    .doc = "result[i * stride + j * dilation - before] += u[i] * weights[j]: the transpose of the "
+           "sum stencil, zero outside.",
+    .operands = {{"u", kNumber},
+                 {"weights", kNumber},
+                 {.name = "argument", .dtypes = kInteger, .optional = true}},
     .attrs = transpose_attrs(),
     .infer = infer_transpose,
     .judge = judge_transpose,
     .gradient = transpose_gradient,
     .element = unrolled_transpose,
     .prefer_reduce =
-        [](const ir::Graph& graph, const ir::Op& op) { return !unrolled_taps(*graph.value(op.operands[1]).type.shape); },
+        [](const ir::Graph& graph, const ir::Op& op) {
+          return !unrolled_taps(*graph.value(op.operands[1]).type.shape);
+        },
     .reduce = transpose_rule(),
-    .samples = {{.shapes = {{5, 6}, {3, 3}}, .attrs = {{"before", Exprs{1, 1}}, {"shape", Exprs{5, 6}}}},
+    .samples = {{.shapes = {{5, 6}, {3, 3}},
+                 .attrs = {{"before", Exprs{1, 1}}, {"shape", Exprs{5, 6}}}},
                 {.shapes = {{2, 3, 4}, {2, 3}},
-                 .attrs = {{"before", Exprs{1, 0}}, {"shape", Exprs{7, 6}}, {"strides", std::vector<int64_t>{2, 1}},
+                 .attrs = {{"before", Exprs{1, 0}},
+                           {"shape", Exprs{7, 6}},
+                           {"strides", std::vector<int64_t>{2, 1}},
                            {"dilations", std::vector<int64_t>{1, 2}}}},
                 {.shapes = {{9}, {70}}, .attrs = {{"before", Exprs{3}}, {"shape", Exprs{80}}}}},
 });
@@ -250,7 +269,8 @@ std::vector<InferredResult> infer_weights(const InferContext& c) {
   check_windows(c, c.shape(0), window);
   check_padding_mode(c, "boundary");
   check_steps(c, "before", window.size());
-  if (!representable(c.attrs.get<double>("constant"), c.dtype(0))) c.fail("constant is not an integer");
+  if (!representable(c.attrs.get<double>("constant"), c.dtype(0)))
+    c.fail("constant is not an integer");
   bool same = c.shape(0).size() == c.shape(1).size();
   for (size_t k = 0; same && k + window.size() < c.shape(0).size(); ++k)
     same = is_equal(c.shape(0)[k], c.shape(1)[k]) != Ordering::no;
@@ -273,7 +293,8 @@ std::vector<HostTensor> judge_weights(const JudgeContext& c) {
     JudgeScalar total;
     for_each_index(u.shape, [&](const std::vector<int64_t>& i, int64_t flat) {
       if (skipped(c, flat, tap)) return;
-      total = judge_add(total, judge_multiply(judge_boundary_read(x, mode, constant, window(i, j)), load(u, flat)));
+      total = judge_add(total, judge_multiply(judge_boundary_read(x, mode, constant, window(i, j)),
+                                              load(u, flat)));
     });
     store(out, tap, total);
   });
@@ -282,7 +303,9 @@ std::vector<HostTensor> judge_weights(const JudgeContext& c) {
 
 ReduceRule weights_rule() {
   ReduceRule rule;
-  rule.inner = [](const ir::Graph& graph, const ir::Op& op) { return *graph.value(op.operands[1]).type.shape; };
+  rule.inner = [](const ir::Graph& graph, const ir::Op& op) {
+    return *graph.value(op.operands[1]).type.shape;
+  };
   rule.value = [](ElementContext& c, const Exprs& inner) {
     Shape window = c.op.attrs.get<Exprs>("window");
     std::vector<WindowAxis> axes = window_axes(c.op.attrs, c.shape(0), window, c.shape(1));
@@ -290,8 +313,10 @@ ReduceRule weights_rule() {
     Exprs outer(inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(lead));
     Exprs positions;
     for (size_t k = 0; k < axes.size(); ++k)
-      positions.push_back(inner[lead + k] * axes[k].stride + c.coords[k] * axes[k].dilation - axes[k].before);
-    ir::Val value = boundary_read(c, 0, padding_mode(c.op.attrs, "boundary"), c.op.attrs.get<double>("constant"), outer, positions);
+      positions.push_back(inner[lead + k] * axes[k].stride + c.coords[k] * axes[k].dilation -
+                          axes[k].before);
+    ir::Val value = boundary_read(c, 0, padding_mode(c.op.attrs, "boundary"),
+                                  c.op.attrs.get<double>("constant"), outer, positions);
     ir::Val term = multiply(c.b, value, c.at(1, inner, ir::kNoNode, {}));
     ir::NodeId chosen = selects_tap(c, inner, c.b.index(flat_tap(window, c.coords)));
     return select(c.b, chosen, term, constant_val(c.b, c.dtype(0), 0));
@@ -310,8 +335,9 @@ Tensors weights_gradient(const GradientContext& c) {
     out[0] = transpose_at(operands, steps, axes, padding_mode(c.op.attrs, "boundary"), x);
   }
   if (c.wanted[1])
-    out[1] = stencil_at(with_argument({conjugate_if_complex(c.in[0]), c.upstream[0]}, c.in), steps, axes,
-                        c.op.attrs.get<std::string>("boundary"), c.op.attrs.get<double>("constant"));
+    out[1] =
+        stencil_at(with_argument({conjugate_if_complex(c.in[0]), c.upstream[0]}, c.in), steps, axes,
+                   c.op.attrs.get<std::string>("boundary"), c.op.attrs.get<double>("constant"));
   return out;
 }
 
@@ -327,17 +353,23 @@ std::vector<AttrSpec> weights_attrs() {
 const Register weights_entry({
     .name = "stencil_weights",
     .kind = Kind::reduction,
-    .doc = "result[j] = sum over all i of u[i] * x[i * stride + j * dilation - before]: the gradient of the sum stencil's "
+    .doc = "result[j] = sum over all i of u[i] * x[i * stride + j * dilation - before]: the "
+           "gradient of the sum stencil's "
            "weights.",
-    .operands = {{"x", kNumber}, {"u", kNumber}, {.name = "argument", .dtypes = kInteger, .optional = true}},
+    .operands = {{"x", kNumber},
+                 {"u", kNumber},
+                 {.name = "argument", .dtypes = kInteger, .optional = true}},
     .attrs = weights_attrs(),
     .infer = infer_weights,
     .judge = judge_weights,
     .gradient = weights_gradient,
     .reduce = weights_rule(),
-    .samples = {{.shapes = {{5, 6}, {5, 6}}, .attrs = {{"before", Exprs{1, 1}}, {"window", Exprs{3, 3}}}},
+    .samples = {{.shapes = {{5, 6}, {5, 6}},
+                 .attrs = {{"before", Exprs{1, 1}}, {"window", Exprs{3, 3}}}},
                 {.shapes = {{2, 7, 6}, {2, 4, 5}},
-                 .attrs = {{"before", Exprs{1, 1}}, {"window", Exprs{2, 2}}, {"strides", std::vector<int64_t>{2, 1}},
+                 .attrs = {{"before", Exprs{1, 1}},
+                           {"window", Exprs{2, 2}},
+                           {"strides", std::vector<int64_t>{2, 1}},
                            {"boundary", std::string("reflect")}}}},
 });
 
@@ -364,7 +396,8 @@ Tensors product_gradient(const GradientContext& c, const std::vector<WindowAxis>
   const Shape& w = c.in[1].shape();
   std::optional<int64_t> taps = element_count(w).constant();
   if (!taps)
-    throw GraphError(cat("gradients of stencil: a product over the symbolic window ", to_string(w), " has no gradient"));
+    throw GraphError(cat("gradients of stencil: a product over the symbolic window ", to_string(w),
+                         " has no gradient"));
   size_t rank = c.in[0].shape().size();
   size_t lead = rank - axes.size();
   PaddingMode mode = padding_mode(c.op.attrs, "boundary");
@@ -374,7 +407,9 @@ Tensors product_gradient(const GradientContext& c, const std::vector<WindowAxis>
     after[lead + k] = max(axes[k].after(), Expr(0));
   }
   Tensor padded = apply("pad", {c.in[0]},
-                        {{"before", before}, {"after", after}, {"mode", c.op.attrs.get<std::string>("boundary")},
+                        {{"before", before},
+                         {"after", after},
+                         {"mode", c.op.attrs.get<std::string>("boundary")},
                          {"value", c.op.attrs.get<double>("constant")}});
   std::vector<ir::Attrs> places;
   Tensors values, weights, factors;
@@ -390,14 +425,16 @@ Tensors product_gradient(const GradientContext& c, const std::vector<WindowAxis>
     }
     places.push_back({{"starts", starts}, {"stops", stops}, {"strides", strides}});
     values.push_back(apply("slice", {padded}, places.back()));
-    weights.push_back(reshape(slice(flat, {.starts = {tap}, .stops = {tap + 1}, .strides = {}}), Shape{}));
+    weights.push_back(
+        reshape(slice(flat, {.starts = {tap}, .stops = {tap + 1}, .strides = {}}), Shape{}));
     factors.push_back(values.back() * weights.back());
   }
   Tensors others = products_without_each(factors);
   Tensor dx;
   Tensors dw;
   for (size_t tap = 0; tap < factors.size(); ++tap) {
-    Tensor u = others[tap].valid() ? c.upstream[0] * conjugate_if_complex(others[tap]) : c.upstream[0];
+    Tensor u =
+        others[tap].valid() ? c.upstream[0] * conjugate_if_complex(others[tap]) : c.upstream[0];
     ir::Attrs place = places[tap];
     place.set("shape", padded.shape());
     Tensor part = apply("unslice", {u * conjugate_if_complex(weights[tap])}, place);
@@ -432,10 +469,13 @@ Tensors stencil_gradient(const GradientContext& c) {
   ir::Attrs steps = step_values(c.op.attrs);
   const Tensor& u = c.upstream[0];
   PaddingMode mode = padding_mode(c.op.attrs, "boundary");
-  if (c.wanted[0]) out[0] = transpose_at(with_argument({u, conjugate_if_complex(in[1])}, in), steps, axes, mode, x);
+  if (c.wanted[0])
+    out[0] =
+        transpose_at(with_argument({u, conjugate_if_complex(in[1])}, in), steps, axes, mode, x);
   if (c.wanted[1])
-    out[1] = weights_at(with_argument({conjugate_if_complex(in[0]), u}, in), steps, axes,
-                        c.op.attrs.get<std::string>("boundary"), c.op.attrs.get<double>("constant"));
+    out[1] =
+        weights_at(with_argument({conjugate_if_complex(in[0]), u}, in), steps, axes,
+                   c.op.attrs.get<std::string>("boundary"), c.op.attrs.get<double>("constant"));
   return out;
 }
 

@@ -56,8 +56,9 @@ void fill(HostTensor& t, double value) {
   for (std::complex<double>& v : t.c) v = value;
 }
 
-HostTensor judge_view(const HostTensor& x, const Type& type,
-                      const std::function<std::optional<int64_t>(const std::vector<int64_t>&)>& source) {
+HostTensor judge_view(
+    const HostTensor& x, const Type& type,
+    const std::function<std::optional<int64_t>(const std::vector<int64_t>&)>& source) {
   HostTensor out(x.dtype, concrete_shape(type));
   for_each_index(out.shape, [&](const std::vector<int64_t>& coords, int64_t flat) {
     if (std::optional<int64_t> from = source(coords)) copy_element(x, *from, out, flat);

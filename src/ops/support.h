@@ -14,27 +14,31 @@ namespace heddle::ops {
 
 // ---- attributes and inference
 // The axis counted from 0; fails with "<argument> -5 is outside a tensor of rank 3".
-int resolve_axis(const InferContext& c, int64_t axis, int rank, const std::string& argument = "axis");
+int resolve_axis(const InferContext& c, int64_t axis, int rank,
+                 const std::string& argument = "axis");
 // The same for an op whose inference passed.
 int resolved_axis(int64_t axis, int rank);
 std::vector<int64_t> to_ints(const std::vector<int>& v);
 std::vector<Expr> to_exprs(const std::vector<int64_t>& v);
 std::string list(const std::vector<int64_t>& v);  // "[1,2]"
 
-// Whether a value given as a double can be an element of `dtype`: any for floats, whole numbers of 63 bits for integers.
+// Whether a value given as a double can be an element of `dtype`: any for floats, whole numbers of
+// 63 bits for integers.
 bool representable(double value, DType dtype);
 
 // ---- known elements of small integer tensors
 inline constexpr int64_t kMaxKnownElements = 64;
-// Whether a result of this type may carry known elements: an integer type, at most kMaxKnownElements of them, all extents
-// numbers.
+// Whether a result of this type may carry known elements: an integer type, at most
+// kMaxKnownElements of them, all extents numbers.
 bool may_know_elements(const Type& type);
 // ---- the judge
 void copy_element(const HostTensor& from, int64_t i, HostTensor& to, int64_t j);
 void fill(HostTensor& t, double value);
-// A result of `type` whose element at `coords` is x[source(coords)], or 0 where source gives nothing.
-HostTensor judge_view(const HostTensor& x, const Type& type,
-                      const std::function<std::optional<int64_t>(const std::vector<int64_t>&)>& source);
+// A result of `type` whose element at `coords` is x[source(coords)], or 0 where source gives
+// nothing.
+HostTensor judge_view(
+    const HostTensor& x, const Type& type,
+    const std::function<std::optional<int64_t>(const std::vector<int64_t>&)>& source);
 int64_t flat_index(const std::vector<int64_t>& coords, const std::vector<int64_t>& shape);
 // Element-type-blind arithmetic of the judge: one of the three by the dtype.
 struct JudgeScalar {
@@ -65,15 +69,17 @@ ir::NodeId both(ir::BodyBuilder& b, ir::NodeId x, ir::NodeId y);
 Tensor zeros_of(const std::shared_ptr<ir::Graph>& graph, const Type& type);
 Tensor zeros_like(const Tensor& x);
 Tensor scalar_constant(const std::shared_ptr<ir::Graph>& graph, DType dtype, double value);
-Tensor index_constant(const std::shared_ptr<ir::Graph>& graph, const std::vector<int64_t>& values);  // i64[n]
+Tensor index_constant(const std::shared_ptr<ir::Graph>& graph,
+                      const std::vector<int64_t>& values);  // i64[n]
 // Known type of a tensor; GraphError "<op>: <argument> has an open type" otherwise.
 const Type& known_type(const Tensor& x, const std::string& op, const std::string& argument);
 std::shared_ptr<ir::Graph> graph_of(const Tensors& xs, const std::string& op);
 
-// Builds a region: opens it with arguments of these types, runs `body`, closes it with what it gives; abandons it when
-// `body` throws. `op` and `block` are for messages.
-ir::RegionId build_region(const std::shared_ptr<ir::Graph>& graph, const std::vector<Type>& argument_types,
-                          const std::string& op, const std::string& block,
+// Builds a region: opens it with arguments of these types, runs `body`, closes it with what it
+// gives; abandons it when `body` throws. `op` and `block` are for messages.
+ir::RegionId build_region(const std::shared_ptr<ir::Graph>& graph,
+                          const std::vector<Type>& argument_types, const std::string& op,
+                          const std::string& block,
                           const std::function<Tensors(const Tensors&)>& body);
 
 }  // namespace heddle::ops

@@ -37,7 +37,8 @@ TEST(ControlGradients, For) {
 
 TEST(ControlGradients, ForOfNoTrips) {
   auto f = [](Graph&, const Tensors& x) {
-    return for_loop(0, {square(x[0])}, [&](const Tensor&, const Tensors& v) { return Tensors{v[0] * x[0]}; })[0];
+    return for_loop(0, {square(x[0])},
+                    [&](const Tensor&, const Tensors& v) { return Tensors{v[0] * x[0]}; })[0];
   };
   EXPECT_GRADIENT(f, {floats({2}, {0.7, -0.4})});
 }
@@ -57,12 +58,14 @@ TEST(ControlGradients, Scan) {
 TEST(ControlGradients, BoundedWhile) {
   for (int64_t bound : {0, 2, 10}) {
     auto f = [&](Graph&, const Tensors& x) {
-      Tensors r = while_loop({x[0], x[1]}, [](const Tensors& v) { return sum(v[0]) < 20.0; },
-                             [&](const Tensors& v) { return Tensors{v[0] * v[1] + 1.0, v[1] + x[1] * 0.5}; },
-                             {.max_iterations = bound});
+      Tensors r = while_loop(
+          {x[0], x[1]}, [](const Tensors& v) { return sum(v[0]) < 20.0; },
+          [&](const Tensors& v) { return Tensors{v[0] * v[1] + 1.0, v[1] + x[1] * 0.5}; },
+          {.max_iterations = bound});
       return r[0] * r[1];
     };
-    EXPECT_GRADIENT(f, {floats({2}, {0.7, 1.4}), floats({2}, {1.3, 0.9})}, {.tolerance = 1e-5}) << bound;
+    EXPECT_GRADIENT(f, {floats({2}, {0.7, 1.4}), floats({2}, {1.3, 0.9})}, {.tolerance = 1e-5})
+        << bound;
   }
 }
 
@@ -83,9 +86,12 @@ TEST(ControlGradients, GeneralWhile) {
 TEST(ControlGradients, NestedLoops) {
   auto f = [&](Graph&, const Tensors& x) {
     return for_loop(2, {x[0]}, [&](const Tensor& i, const Tensors& v) {
-      Tensors inner = while_loop(v, [&](const Tensors& w) { return w[0] < 4.0; },
-                                 [&](const Tensors& w) { return Tensors{w[0] * x[1] + cast(i, f64)}; }, {.max_iterations = 5});
-      return Tensors{cond(inner[0] > 4.0, [&] { return inner[0] * 0.5; }, [&] { return square(inner[0]); })};
+      Tensors inner = while_loop(
+          v, [&](const Tensors& w) { return w[0] < 4.0; },
+          [&](const Tensors& w) { return Tensors{w[0] * x[1] + cast(i, f64)}; },
+          {.max_iterations = 5});
+      return Tensors{
+          cond(inner[0] > 4.0, [&] { return inner[0] * 0.5; }, [&] { return square(inner[0]); })};
     })[0];
   };
   EXPECT_GRADIENT(f, {floats({}, {0.8}), floats({}, {1.5})}, {.tolerance = 1e-5});
@@ -96,8 +102,11 @@ TEST(ControlGradients, Call) {
   Tensor a = callee.placeholder(f64, {2}, "a");
   Tensor b = callee.placeholder(f64, {2}, "b");
   Tensor y = a * b * a;
-  EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return call(callee, {y}, {x[0], x[1]})[0] + call(callee, {y}, {x[0], x[0]})[0]; },
-                  {floats({2}, {0.7, 1.4}), floats({2}, {1.3, 0.9})});
+  EXPECT_GRADIENT(
+      [&](Graph&, const Tensors& x) {
+        return call(callee, {y}, {x[0], x[1]})[0] + call(callee, {y}, {x[0], x[0]})[0];
+      },
+      {floats({2}, {0.7, 1.4}), floats({2}, {1.3, 0.9})});
 }
 
 TEST(ControlGradients, CountsOfTheRunHaveNone) {
@@ -106,6 +115,7 @@ TEST(ControlGradients, CountsOfTheRunHaveNone) {
   Tensor x = g.placeholder(f64, {});
   Tensors r = for_loop(n, {x}, [](const Tensor&, const Tensors& v) { return Tensors{v[0] * 2.0}; });
   EXPECT_EQ(graph_error([&] { gradients(r[0], {x}); }),
-            "gradients: for_loop has a count that is known only when it runs: give the count as an expression, or use "
+            "gradients: for_loop has a count that is known only when it runs: give the count as an "
+            "expression, or use "
             "while_loop with WhileOptions::max_iterations");
 }

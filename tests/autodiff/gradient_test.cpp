@@ -13,7 +13,8 @@ using namespace heddle::test;
 
 namespace {
 
-ops::HostTensor random(std::vector<int64_t> shape, uint64_t seed = 1, double low = -1.5, double high = 1.5) {
+ops::HostTensor random(std::vector<int64_t> shape, uint64_t seed = 1, double low = -1.5,
+                       double high = 1.5) {
   std::mt19937_64 rng(seed);
   std::uniform_real_distribution<double> uniform(low, high);
   ops::HostTensor t(f64, std::move(shape));
@@ -29,13 +30,17 @@ TEST(Gradients, GR01SineOfProduct) {
   Graph g;
   Tensor x = g.placeholder(f64, {3, 2});
   Tensor w = g.placeholder(f64, {2, 1});
-  // The loss is sum(sin(x w)); its derivative is cos(x w) w^T. sin comes as sum over the series' custom rule.
+  // The loss is sum(sin(x w)); its derivative is cos(x w) w^T. sin comes as sum over the series'
+  // custom rule.
   Tensor xw = matmul(x, w);
   Tensor loss = sum(custom_gradient(
       {xw}, [](const Tensors& v) { return Tensors{v[0]}; },
-      [](const Tensors& in, const Tensors&, const Tensors& up) { return Tensors{up[0] * exp(in[0])}; })[0]);
+      [](const Tensors& in, const Tensors&, const Tensors& up) {
+        return Tensors{up[0] * exp(in[0])};
+      })[0]);
   Tensor dx = gradients(loss, {x})[0];
-  ops::HostTensor v = evaluate({{x, floats({3, 2}, {1, 2, 3, 4, 5, 6})}, {w, floats({2, 1}, {2, -1})}}, dx);
+  ops::HostTensor v =
+      evaluate({{x, floats({3, 2}, {1, 2, 3, 4, 5, 6})}, {w, floats({2, 1}, {2, -1})}}, dx);
   for (int64_t row = 0; row < 3; ++row) {
     double e = std::exp(static_cast<double>(2 * row));
     EXPECT_NEAR(v.f[static_cast<size_t>(2 * row)], 2 * e, 1e-9);
@@ -47,7 +52,8 @@ TEST(Gradients, GR02KnownValues) {
   Graph g;
   Tensor x = g.placeholder(f64, {2});
   EXPECT_EQ(text(evaluate({{x, floats({2}, {0, 3})}}, gradients(x * x, {x})[0])), "f64[2] 0 6");
-  EXPECT_EQ(text(evaluate({{x, floats({2}, {0, 0})}}, gradients(log(1.0 + exp(x)), {x})[0])), "f64[2] 0.5 0.5");
+  EXPECT_EQ(text(evaluate({{x, floats({2}, {0, 0})}}, gradients(log(1.0 + exp(x)), {x})[0])),
+            "f64[2] 0.5 0.5");
   EXPECT_EQ(text(evaluate({{x, floats({2}, {0, 2})}}, gradients(relu(x), {x})[0])), "f64[2] 0 1");
 }
 
@@ -57,7 +63,10 @@ TEST(Gradients, G10EmbeddingTable) {
   Tensor ids = g.placeholder(i64, {3});
   Tensor seed = g.placeholder(f64, {3, 2});
   Tensor d = gradients(gather(table, ids), {table}, seed)[0];
-  EXPECT_EQ(text(evaluate({{table, random({4, 2})}, {ids, integers({3}, {2, 0, 2})}, {seed, floats({3, 2}, {1, 2, 3, 4, 10, 20})}}, d)),
+  EXPECT_EQ(text(evaluate({{table, random({4, 2})},
+                           {ids, integers({3}, {2, 0, 2})},
+                           {seed, floats({3, 2}, {1, 2, 3, 4, 10, 20})}},
+                          d)),
             "f64[4,2] 3 4 0 0 11 22 0 0");
 }
 
@@ -77,7 +86,8 @@ TEST(Gradients, ZerosWhereNothingFlows) {
   Graph g;
   Tensor x = g.placeholder(f32, {2});
   Tensor y = g.placeholder(f32, {3});
-  EXPECT_EQ(text(evaluate({{y, floats({3}, {1, 2, 3}, f32)}}, gradients(sum(x), {y})[0])), "f32[3] 0 0 0");
+  EXPECT_EQ(text(evaluate({{y, floats({3}, {1, 2, 3}, f32)}}, gradients(sum(x), {y})[0])),
+            "f32[3] 0 0 0");
   Tensor stopped = gradients(sum(stop_gradient(y) * y), {y})[0];
   EXPECT_EQ(text(evaluate({{y, floats({3}, {1, 2, 3}, f32)}}, stopped)), "f32[3] 1 2 3");
 }
@@ -87,14 +97,18 @@ TEST(Gradients, SayWhatDoesNotFit) {
   Tensor x = g.placeholder(f32, {2});
   Tensor n = g.placeholder(i32, {2});
   Graph other;
-  EXPECT_EQ(graph_error([&] { gradients(x, {n}); }), "gradients: xs[0] is i32[2], expected a float or complex type");
-  EXPECT_EQ(graph_error([&] { gradients(x, {other.placeholder(f32, {2})}); }), "gradients: xs[0] belongs to another graph");
+  EXPECT_EQ(graph_error([&] { gradients(x, {n}); }),
+            "gradients: xs[0] is i32[2], expected a float or complex type");
+  EXPECT_EQ(graph_error([&] { gradients(x, {other.placeholder(f32, {2})}); }),
+            "gradients: xs[0] belongs to another graph");
   EXPECT_EQ(graph_error([&] { gradients(x, {x}, g.placeholder(f32, {3})); }),
             "gradients: seeds[0] is f32[3], expected f32[2] as ys[0]");
-  Tensors w = while_loop({x}, [&](const Tensors& v) { return reduce_max(v[0]) < 9.0; },
-                         [](const Tensors& v) { return Tensors{v[0] * 2.0}; });
-  EXPECT_EQ(graph_error([&] { gradients(w[0], {x}); }),
-            "gradients: while_loop has no bound on its iterations: set WhileOptions::max_iterations");
+  Tensors w = while_loop(
+      {x}, [&](const Tensors& v) { return reduce_max(v[0]) < 9.0; },
+      [](const Tensors& v) { return Tensors{v[0] * 2.0}; });
+  EXPECT_EQ(
+      graph_error([&] { gradients(w[0], {x}); }),
+      "gradients: while_loop has no bound on its iterations: set WhileOptions::max_iterations");
 }
 
 TEST(Gradients, ComplexAreConjugated) {
@@ -103,41 +117,66 @@ TEST(Gradients, ComplexAreConjugated) {
   Tensor w = g.placeholder(c128, {1});
   // d Re(x w) with the convention of PyTorch: conj(w).
   Tensor dx = gradients(real(x * w), {x})[0];
-  EXPECT_EQ(text(evaluate({{x, complexes({1}, {{1, 2}})}, {w, complexes({1}, {{3, 4}})}}, dx)), "c128[1] 3-4i");
+  EXPECT_EQ(text(evaluate({{x, complexes({1}, {{1, 2}})}, {w, complexes({1}, {{3, 4}})}}, dx)),
+            "c128[1] 3-4i");
 }
 
 TEST(GradientRules, Views) {
-  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(reshape(x[0], {3, -1})); }, {random({2, 3})});
-  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(transpose(x[0], {2, 0, 1})); }, {random({2, 3, 2})});
-  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(broadcast_to(x[0], {2, 3, 2})); }, {random({3, 1})});
-  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(concat({x[0], x[1], x[0]}, 1)); }, {random({2, 1}), random({2, 3}, 2)});
+  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(reshape(x[0], {3, -1})); },
+                  {random({2, 3})});
+  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(transpose(x[0], {2, 0, 1})); },
+                  {random({2, 3, 2})});
+  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(broadcast_to(x[0], {2, 3, 2})); },
+                  {random({3, 1})});
+  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(concat({x[0], x[1], x[0]}, 1)); },
+                  {random({2, 1}), random({2, 3}, 2)});
   for (int64_t stride : {1, 2, -1, -3})
-    EXPECT_GRADIENT([&](Graph&, const Tensors& x) {
-      return square(slice(x[0], {.starts = {}, .stops = {}, .strides = {1, stride}}));
-    }, {random({2, 7})});
-  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(sum_to_like(x[0], x[1])) * x[1]; }, {random({2, 3}), random({3}, 2)});
+    EXPECT_GRADIENT(
+        [&](Graph&, const Tensors& x) {
+          return square(slice(x[0], {.starts = {}, .stops = {}, .strides = {1, stride}}));
+        },
+        {random({2, 7})});
+  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return square(sum_to_like(x[0], x[1])) * x[1]; },
+                  {random({2, 3}), random({3}, 2)});
 }
 
 TEST(GradientRules, PadInEveryMode) {
   for (int mode = 0; mode < 7; ++mode)
     for (auto [before, after] : {std::pair{1, 2}, {2, 0}, {5, 7}, {-1, 2}, {0, -1}}) {
-      PadOptions options{.before = {before, 1}, .after = {after, 0}, .mode = static_cast<PaddingMode>(mode), .value = 3};
-      EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return square(pad(x[0], options)); }, {random({3, 2})}) << mode << " " << before;
+      PadOptions options{.before = {before, 1},
+                         .after = {after, 0},
+                         .mode = static_cast<PaddingMode>(mode),
+                         .value = 3};
+      EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return square(pad(x[0], options)); },
+                      {random({3, 2})})
+          << mode << " " << before;
     }
 }
 
 TEST(GradientRules, Index) {
-  auto at = [](Graph& g, std::vector<int64_t> v) { return g.constant(Array::from<int64_t>({static_cast<int64_t>(v.size())}, v)); };
-  EXPECT_GRADIENT([&](Graph& g, const Tensors& x) { return square(gather(x[0], at(g, {2, -1, 2, 9}), {.axis = 1})); }, {random({2, 4})});
-  EXPECT_GRADIENT([&](Graph& g, const Tensors& x) { return square(scatter_add(x[0], at(g, {1, 0, 1, 7}), x[1])); },
-                  {random({3, 2}), random({4, 2}, 2)});
+  auto at = [](Graph& g, std::vector<int64_t> v) {
+    return g.constant(Array::from<int64_t>({static_cast<int64_t>(v.size())}, v));
+  };
+  EXPECT_GRADIENT(
+      [&](Graph& g, const Tensors& x) {
+        return square(gather(x[0], at(g, {2, -1, 2, 9}), {.axis = 1}));
+      },
+      {random({2, 4})});
+  EXPECT_GRADIENT(
+      [&](Graph& g, const Tensors& x) {
+        return square(scatter_add(x[0], at(g, {1, 0, 1, 7}), x[1]));
+      },
+      {random({3, 2}), random({4, 2}, 2)});
 }
 
 TEST(GradientRules, Matmul) {
   for (bool ta : {false, true})
     for (bool tb : {false, true})
-      EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb}); },
-                      {ta ? random({3, 2}) : random({2, 3}), tb ? random({2, 2, 3}, 2) : random({2, 3, 2}, 2)});
+      EXPECT_GRADIENT(
+          [&](Graph&, const Tensors& x) {
+            return matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb});
+          },
+          {ta ? random({3, 2}) : random({2, 3}), tb ? random({2, 2, 3}, 2) : random({2, 3, 2}, 2)});
 }
 
 TEST(GradientRules, Stencil) {
@@ -150,36 +189,48 @@ TEST(GradientRules, Stencil) {
                                .offsets = {1, -1},
                                .strides = {1, stride},
                                .dilations = {stride, 1}};
-        EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return stencil(x[0], x[1], options); }, {random({4, 5}), random({2, 3}, 2)})
+        EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return stencil(x[0], x[1], options); },
+                        {random({4, 5}), random({2, 3}, 2)})
             << boundary << " " << padding << " " << stride;
       }
 }
 
 TEST(GradientRules, StencilExtremaAndProducts) {
   for (WindowReduction r : {WindowReduction::max, WindowReduction::min, WindowReduction::product})
-    for (PaddingMode mode : {PaddingMode::zero, PaddingMode::constant, PaddingMode::reflect, PaddingMode::anti_periodic})
+    for (PaddingMode mode : {PaddingMode::zero, PaddingMode::constant, PaddingMode::reflect,
+                             PaddingMode::anti_periodic})
       for (WindowPadding padding : {WindowPadding::same, WindowPadding::valid}) {
-        StencilOptions options{.reduction = r, .boundary = mode, .constant = 0.3, .padding = padding, .strides = {2}};
-        EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return square(stencil(x[0], x[1], options)); },
-                        {random({2, 6}), random({3}, 2, 0.5, 1.5)});
+        StencilOptions options{
+            .reduction = r, .boundary = mode, .constant = 0.3, .padding = padding, .strides = {2}};
+        EXPECT_GRADIENT(
+            [&](Graph&, const Tensors& x) { return square(stencil(x[0], x[1], options)); },
+            {random({2, 6}), random({3}, 2, 0.5, 1.5)});
       }
 }
 
 TEST(GradientRules, Composites) {
   EXPECT_GRADIENT([](Graph&, const Tensors& x) { return softmax(x[0], 0); }, {random({3, 2})});
-  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return layer_norm(x[0], x[1], x[2]); }, {random({2, 4}), random({4}, 2), random({4}, 3)});
+  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return layer_norm(x[0], x[1], x[2]); },
+                  {random({2, 4}), random({4}, 2), random({4}, 3)});
   EXPECT_GRADIENT([](Graph&, const Tensors& x) { return gelu(x[0]); }, {random({5})});
-  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return local_response_norm(x[0], {.size = 3, .alpha = 0.5}); }, {random({2, 4, 2})});
+  EXPECT_GRADIENT(
+      [](Graph&, const Tensors& x) { return local_response_norm(x[0], {.size = 3, .alpha = 0.5}); },
+      {random({2, 4, 2})});
 }
 
 TEST(GradientRules, Custom) {
   // The rule doubles the true gradient; differences see the true one.
   auto forward = [](const Tensors& v) { return Tensors{v[0] * v[1]}; };
-  auto backward = [](const Tensors& in, const Tensors&, const Tensors& up) { return Tensors{up[0] * in[1], up[0] * in[0]}; };
-  EXPECT_GRADIENT([&](Graph&, const Tensors& x) { return square(custom_gradient(x, forward, backward)[0]); }, {random({3}), random({3}, 2)});
+  auto backward = [](const Tensors& in, const Tensors&, const Tensors& up) {
+    return Tensors{up[0] * in[1], up[0] * in[0]};
+  };
+  EXPECT_GRADIENT(
+      [&](Graph&, const Tensors& x) { return square(custom_gradient(x, forward, backward)[0]); },
+      {random({3}), random({3}, 2)});
   Graph g;
   Tensor x = g.placeholder(f64, {2});
-  Tensor y = custom_gradient({x}, [](const Tensors& v) { return Tensors{v[0] * 1.0}; },
-                             [](const Tensors&, const Tensors&, const Tensors& up) { return Tensors{up[0] * 5.0}; })[0];
+  Tensor y = custom_gradient(
+      {x}, [](const Tensors& v) { return Tensors{v[0] * 1.0}; },
+      [](const Tensors&, const Tensors&, const Tensors& up) { return Tensors{up[0] * 5.0}; })[0];
   EXPECT_EQ(text(evaluate({{x, floats({2}, {1, 2})}}, gradients(y, {x})[0])), "f64[2] 5 5");
 }

@@ -1,5 +1,5 @@
-// The lowering of every operation of the registry, with numbers and with symbols as extents, through the interpreter with
-// bounds checks, against the judge of the operation itself.
+// The lowering of every operation of the registry, with numbers and with symbols as extents,
+// through the interpreter with bounds checks, against the judge of the operation itself.
 #include "loop/run_scheduled.h"
 #include "ops/judge.h"
 #include "ops/opdef.h"
@@ -17,7 +17,8 @@ namespace {
 using ops::HostTensor;
 using ops::OpDef;
 
-constexpr DType kDTypes[] = {f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_, c32, c64, c128, DType::f8e5m2, DType::i4};
+constexpr DType kDTypes[] = {f64, f32, f16, bf16,  i8,  i16, i32,  i64,           u8,
+                             u16, u32, u64, bool_, c32, c64, c128, DType::f8e5m2, DType::i4};
 
 DType operand_dtype(const OpDef& def, size_t k, DType dtype) {
   uint32_t accepted = def.operands[std::min(k, def.operands.size() - 1)].dtypes;
@@ -33,7 +34,8 @@ class OpLowering : public testing::TestWithParam<std::string> {
   std::mt19937_64 rng_{11};
 };
 
-Shape placeholder_shape(const std::vector<int64_t>& extents, bool symbolic, std::map<int64_t, Dim>& dims) {
+Shape placeholder_shape(const std::vector<int64_t>& extents, bool symbolic,
+                        std::map<int64_t, Dim>& dims) {
   Shape shape;
   for (int64_t n : extents) {
     bool named = symbolic && n > 1;
@@ -73,12 +75,14 @@ bool OpLowering::check(const OpDef& def, const ops::Sample& sample, DType dtype,
   std::vector<ir::ValueId> wanted;
   for (const Tensor& t : operands) fed.emplace_back(t.id(), std::nullopt);
   for (const Tensor& t : results) wanted.push_back(t.id());
-  std::vector<HostTensor> expected = ops::judge(*ir::extract(*graph.impl(), fed, wanted, {}).graph, feeds);
+  std::vector<HostTensor> expected =
+      ops::judge(*ir::extract(*graph.impl(), fed, wanted, {}).graph, feeds);
   ScheduledRun run = run_scheduled(*prepare(graph, operands, results), feeds);
   bool elementwise = def.kind == ops::Kind::elementwise || def.kind == ops::Kind::view;
   for (size_t k = 0; k < expected.size(); ++k) {
     Tolerance t = tolerance(expected[k].dtype, elementwise ? 1 : length, largest(feeds));
-    EXPECT_EQ(difference(run.results[k], expected[k], t), "") << run.text << ir::print(*graph.impl());
+    EXPECT_EQ(difference(run.results[k], expected[k], t), "")
+        << run.text << ir::print(*graph.impl());
   }
   return true;
 }
@@ -89,8 +93,8 @@ TEST_P(OpLowering, AgreesWithTheJudge) {
   for (const ops::Sample& sample : def.samples) {
     for (DType dtype : kDTypes) {
       for (bool symbolic : {false, true}) {
-        SCOPED_TRACE(def.name + " " + std::string(name(dtype)) + (symbolic ? " symbolic" : "") + " sample " +
-                     std::to_string(&sample - def.samples.data()));
+        SCOPED_TRACE(def.name + " " + std::string(name(dtype)) + (symbolic ? " symbolic" : "") +
+                     " sample " + std::to_string(&sample - def.samples.data()));
         ran += check(def, sample, dtype, symbolic);
         if (HasFailure()) return;
       }
@@ -103,11 +107,13 @@ std::vector<std::string> names() {
   ops::link_all_ops();
   std::vector<std::string> list;
   for (const OpDef* def : ops::all_ops())
-    if (def->kind != ops::Kind::structural && def->kind != ops::Kind::source) list.push_back(def->name);
+    if (def->kind != ops::Kind::structural && def->kind != ops::Kind::source)
+      list.push_back(def->name);
   return list;
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, OpLowering, testing::ValuesIn(names()), [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, OpLowering, testing::ValuesIn(names()),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace heddle::test

@@ -35,11 +35,14 @@ TEST(Reshape, KeepsTheOrderOfElements) {
 TEST(Reshape, SaysWhatDoesNotFit) {
   Graph g;
   Tensor x = g.placeholder(f32, {2, 3});
-  EXPECT_EQ(graph_error([&] { reshape(x, {4, 2}); }), "reshape: shape [4,2] has 8 elements, x [2,3] has 6");
+  EXPECT_EQ(graph_error([&] { reshape(x, {4, 2}); }),
+            "reshape: shape [4,2] has 8 elements, x [2,3] has 6");
   EXPECT_EQ(graph_error([&] { reshape(x, {-1, 4}); }),
             "reshape: shape [-1,4]: the -1 at axis 0 has no value: [2,3] has 6 elements");
-  EXPECT_EQ(graph_error([&] { reshape(x, {-1, -1}); }), "reshape: shape [-1,-1] has more than one -1");
-  EXPECT_EQ(graph_error([&] { squeeze(x, {0}); }), "squeeze: axis 0 of x [2,3] has extent 2, expected 1");
+  EXPECT_EQ(graph_error([&] { reshape(x, {-1, -1}); }),
+            "reshape: shape [-1,-1] has more than one -1");
+  EXPECT_EQ(graph_error([&] { squeeze(x, {0}); }),
+            "squeeze: axis 0 of x [2,3] has extent 2, expected 1");
 }
 
 TEST(Reshape, FollowsShapesAsData) {
@@ -76,14 +79,16 @@ TEST(Slice, WalksBackwards) {
   Graph g;
   Fed x = fed(g, iota({6}));
   auto run = [&](Expr start, Expr stop, int64_t stride) {
-    return text(evaluate({x}, slice(x.tensor, {.starts = {start}, .stops = {stop}, .strides = {stride}})));
+    return text(
+        evaluate({x}, slice(x.tensor, {.starts = {start}, .stops = {stop}, .strides = {stride}})));
   };
   EXPECT_EQ(run(5, 0, -2), "f64[3] 5 3 1");
   EXPECT_EQ(run(-1, -7, -1), "f64[6] 5 4 3 2 1 0");
   EXPECT_EQ(run(1, 100, 3), "f64[2] 1 4");
   EXPECT_EQ(run(4, 2, 1), "f64[0]");
   EXPECT_EQ(run(-3, -1, 1), "f64[2] 3 4");
-  EXPECT_EQ(text(evaluate({x}, slice(x.tensor, {.starts = {}, .stops = {}, .strides = {-1}}))), "f64[6] 5 4 3 2 1 0");
+  EXPECT_EQ(text(evaluate({x}, slice(x.tensor, {.starts = {}, .stops = {}, .strides = {-1}}))),
+            "f64[6] 5 4 3 2 1 0");
 }
 
 TEST(Slice, TakesSymbols) {
@@ -115,10 +120,13 @@ TEST(Concat, X04NamesShapesAndAxis) {
   Graph g;
   Tensor a = g.placeholder(f32, {2, 3});
   Tensor b = g.placeholder(f32, {2});
-  EXPECT_EQ(graph_error([&] { concat({a, b}, 0); }), "concat: xs have different ranks along axis 0: [2,3], [2]");
+  EXPECT_EQ(graph_error([&] { concat({a, b}, 0); }),
+            "concat: xs have different ranks along axis 0: [2,3], [2]");
   Tensor c = g.placeholder(f32, {2, 4});
-  EXPECT_EQ(graph_error([&] { concat({a, c}, 0); }), "concat: xs differ at axis 1, only axis 0 may: [2,3], [2,4]");
-  EXPECT_EQ(graph_error([&] { concat({a, c}, 2); }), "concat: axis 2 is outside a tensor of rank 2");
+  EXPECT_EQ(graph_error([&] { concat({a, c}, 0); }),
+            "concat: xs differ at axis 1, only axis 0 may: [2,3], [2,4]");
+  EXPECT_EQ(graph_error([&] { concat({a, c}, 2); }),
+            "concat: axis 2 is outside a tensor of rank 2");
 }
 
 TEST(Pad, P01Constant) {
@@ -160,7 +168,8 @@ TEST(Pad, P05LongAxis) {
 TEST(Pad, SaysWhatDoesNotFit) {
   Graph g;
   Tensor x = g.placeholder(f32, {0, 3});
-  EXPECT_EQ(graph_error([&] { pad(x, {.before = {1, 0}, .after = {0, 0}, .mode = PaddingMode::reflect}); }),
+  EXPECT_EQ(graph_error(
+                [&] { pad(x, {.before = {1, 0}, .after = {0, 0}, .mode = PaddingMode::reflect}); }),
             "pad: axis 0 of x [0,3] is empty, which only constant and zero can pad");
   EXPECT_EQ(graph_error([&] { pad(x, {.before = {0, -2}, .after = {0, -2}}); }),
             "pad: before -2 and after -2 crop more than the extent 3 of axis 1");
@@ -180,7 +189,8 @@ TEST(Broadcast, FitsTypes) {
   Fed x = fed(g, iota({2, 3, 2}));
   Fed like = fed(g, iota({3, 1}));
   EXPECT_EQ(text(evaluate({x, like}, sum_to_like(x.tensor, like.tensor))), "f64[3,1] 14 22 30");
-  EXPECT_EQ(text(evaluate({like}, broadcast_to(like.tensor, {2, 3, 2}))), "f64[2,3,2] 0 0 1 1 2 2 0 0 1 1 2 2");
+  EXPECT_EQ(text(evaluate({like}, broadcast_to(like.tensor, {2, 3, 2}))),
+            "f64[2,3,2] 0 0 1 1 2 2 0 0 1 1 2 2");
   EXPECT_EQ(graph_error([&] { broadcast_to(x.tensor, {2, 3, 4}); }),
             "broadcast_to: x [2,3,2] does not broadcast to shape [2,3,4]");
 }

@@ -28,8 +28,10 @@ std::string run(const ops::HostTensor& x, const ops::HostTensor& w, const Stenci
 }  // namespace
 
 TEST(Stencil, DefaultsAreThoseOfAnImageFilter) {
-  EXPECT_EQ(run(floats({5}, {1, 2, 3, 4, 5}), floats({3}, {1, 10, 100}), {}), "f64[5] 210 321 432 543 54");
-  EXPECT_EQ(run(iota({3, 3}), floats({3, 3}, {0, 1, 0, 1, -4, 1, 0, 1, 0}), {}), "f64[3,3] 4 2 -2 -2 0 -6 -14 -10 -20");
+  EXPECT_EQ(run(floats({5}, {1, 2, 3, 4, 5}), floats({3}, {1, 10, 100}), {}),
+            "f64[5] 210 321 432 543 54");
+  EXPECT_EQ(run(iota({3, 3}), floats({3, 3}, {0, 1, 0, 1, -4, 1, 0, 1, 0}), {}),
+            "f64[3,3] 4 2 -2 -2 0 -6 -14 -10 -20");
 }
 
 TEST(Stencil, C01StridesOnAPlane) {
@@ -40,8 +42,10 @@ TEST(Stencil, C01StridesOnAPlane) {
 
 TEST(Stencil, C03SurplusPadsGoToTheEnd) {
   ops::HostTensor ones = floats({2, 2}, std::vector<double>(4, 1));
-  EXPECT_EQ(run(iota({4, 4}), ones, {}), "f64[4,4] 10 14 18 10 26 30 34 18 42 46 50 26 25 27 29 15");
-  EXPECT_EQ(run(iota({3}), floats({2}, {1, 1}), {.padding = WindowPadding::same_lower}), "f64[3] 0 1 3");
+  EXPECT_EQ(run(iota({4, 4}), ones, {}),
+            "f64[4,4] 10 14 18 10 26 30 34 18 42 46 50 26 25 27 29 15");
+  EXPECT_EQ(run(iota({3}), floats({2}, {1, 1}), {.padding = WindowPadding::same_lower}),
+            "f64[3] 0 1 3");
 }
 
 TEST(Stencil, EveryBoundary) {
@@ -60,7 +64,9 @@ TEST(Stencil, EveryBoundary) {
 TEST(Stencil, EveryReduction) {
   ops::HostTensor x = floats({4}, {3, 1, 1, 4});
   ops::HostTensor ones = floats({3}, {1, 1, 1});
-  auto with = [&](WindowReduction r) { return run(x, ones, {.reduction = r, .padding = WindowPadding::valid}); };
+  auto with = [&](WindowReduction r) {
+    return run(x, ones, {.reduction = r, .padding = WindowPadding::valid});
+  };
   EXPECT_EQ(with(WindowReduction::sum), "f64[2] 5 6");
   EXPECT_EQ(with(WindowReduction::product), "f64[2] 3 4");
   EXPECT_EQ(with(WindowReduction::min), "f64[2] 1 1");
@@ -68,37 +74,46 @@ TEST(Stencil, EveryReduction) {
   EXPECT_EQ(with(WindowReduction::argmin), "i32[2] 1 0");  // first of equals
   EXPECT_EQ(with(WindowReduction::argmax), "i32[2] 0 2");
   // The weights multiply first.
-  EXPECT_EQ(run(x, floats({3}, {1, 1, -5}), {.reduction = WindowReduction::argmin, .padding = WindowPadding::valid}),
+  EXPECT_EQ(run(x, floats({3}, {1, 1, -5}),
+                {.reduction = WindowReduction::argmin, .padding = WindowPadding::valid}),
             "i32[2] 2 2");
 }
 
 TEST(Stencil, OffsetsAndDilations) {
   ops::HostTensor x = floats({6}, {0, 1, 2, 3, 4, 5});
   ops::HostTensor pair = floats({2}, {1, 1});
-  EXPECT_EQ(run(x, pair, {.padding = WindowPadding::explicit_offset, .offsets = {-1}}), "f64[6] 0 1 3 5 7 9");
-  EXPECT_EQ(run(x, pair, {.padding = WindowPadding::explicit_offset, .offsets = {1}, .strides = {2}}), "f64[3] 3 7 5");
+  EXPECT_EQ(run(x, pair, {.padding = WindowPadding::explicit_offset, .offsets = {-1}}),
+            "f64[6] 0 1 3 5 7 9");
+  EXPECT_EQ(
+      run(x, pair, {.padding = WindowPadding::explicit_offset, .offsets = {1}, .strides = {2}}),
+      "f64[3] 3 7 5");
   EXPECT_EQ(run(x, pair, {.padding = WindowPadding::valid, .dilations = {3}}), "f64[3] 3 5 7");
-  EXPECT_EQ(run(x, pair, {.padding = WindowPadding::explicit_pads, .before = {2}, .after = {0}}), "f64[7] 0 0 1 3 5 7 9");
+  EXPECT_EQ(run(x, pair, {.padding = WindowPadding::explicit_pads, .before = {2}, .after = {0}}),
+            "f64[7] 0 0 1 3 5 7 9");
 }
 
 TEST(Stencil, LeadingAxesAreBatches) {
-  EXPECT_EQ(run(iota({2, 3}), floats({2}, {1, 1}), {.padding = WindowPadding::valid}), "f64[2,2] 1 3 7 9");
+  EXPECT_EQ(run(iota({2, 3}), floats({2}, {1, 1}), {.padding = WindowPadding::valid}),
+            "f64[2,2] 1 3 7 9");
 }
 
 TEST(Stencil, D03TiledEqualsWhole) {
   Graph g;
   ops::HostTensor values(f64, {37, 19});
-  for (size_t i = 0; i < values.f.size(); ++i) values.f[i] = std::sin(static_cast<double>(i * i % 97));
+  for (size_t i = 0; i < values.f.size(); ++i)
+    values.f[i] = std::sin(static_cast<double>(i * i % 97));
   Tensor x = g.placeholder(f64, {37, 19});
   Tensor w = g.constant(Array::from<double>({3, 3}, {0, 1, 0, 1, -4, 1, 0, 1, 0}));
-  for (PaddingMode mode : {PaddingMode::zero, PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::clamp_to_edge,
-                           PaddingMode::periodic, PaddingMode::anti_periodic}) {
+  for (PaddingMode mode :
+       {PaddingMode::zero, PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::clamp_to_edge,
+        PaddingMode::periodic, PaddingMode::anti_periodic}) {
     Tensor whole = stencil(x, w, {.boundary = mode});
     Tensor padded = pad(x, {.before = {1, 1}, .after = {1, 1}, .mode = mode});
     Tensors tiles;
     for (int64_t row = 0; row < 37; row += 10) {
       int64_t rows = std::min<int64_t>(10, 37 - row);
-      Tensor part = slice(padded, {.starts = {row, 0}, .stops = {row + rows + 2, 21}, .strides = {}});
+      Tensor part =
+          slice(padded, {.starts = {row, 0}, .stops = {row + rows + 2, 21}, .strides = {}});
       tiles.push_back(stencil(part, w, {.padding = WindowPadding::valid}));
     }
     auto out = evaluate({{x, values}}, Tensors{whole, concat(tiles, 0)});
@@ -124,10 +139,13 @@ TEST(Stencil, SaysWhatDoesNotFit) {
   Tensor w = g.placeholder(f32, {5, 5});
   EXPECT_EQ(graph_error([&] { stencil(x, w, {.padding = WindowPadding::valid}); }),
             "stencil: the window 5 along axis 0 is longer than the padded x [4,4]");
-  EXPECT_EQ(graph_error([&] { stencil(x, w, {.strides = {1}}); }),
-            "stencil: strides [1] has 1 numbers, expected one for each of the 2 axes of the weights");
-  EXPECT_EQ(graph_error([&] { stencil(x, w, {.dilations = {1, 0}}); }), "stencil: dilations [1,0] has 0, expected at least 1");
-  EXPECT_EQ(graph_error([&] { stencil(g.placeholder(f32, {4}), w); }), "stencil: weights [5,5] have more axes than x [4]");
+  EXPECT_EQ(
+      graph_error([&] { stencil(x, w, {.strides = {1}}); }),
+      "stencil: strides [1] has 1 numbers, expected one for each of the 2 axes of the weights");
+  EXPECT_EQ(graph_error([&] { stencil(x, w, {.dilations = {1, 0}}); }),
+            "stencil: dilations [1,0] has 0, expected at least 1");
+  EXPECT_EQ(graph_error([&] { stencil(g.placeholder(f32, {4}), w); }),
+            "stencil: weights [5,5] have more axes than x [4]");
 }
 
 TEST(Composites, AgreeWithTheirFormulas) {
@@ -139,9 +157,11 @@ TEST(Composites, AgreeWithTheirFormulas) {
   EXPECT_NEAR(y.f[3], 1.0 / 3, 1e-15);
   ops::HostTensor n = evaluate({feed}, layer_norm(x, {}, {}, {.epsilon = 0}));
   EXPECT_NEAR(n.f[0], -1.224744871391589, 1e-14);
-  ops::HostTensor l = evaluate({feed}, local_response_norm(x, {.size = 3, .alpha = 3, .beta = 1, .bias = 1, .axis = 1}));
+  ops::HostTensor l = evaluate(
+      {feed}, local_response_norm(x, {.size = 3, .alpha = 3, .beta = 1, .bias = 1, .axis = 1}));
   EXPECT_NEAR(l.f[1], 2.0 / 15, 1e-15);
   EXPECT_NEAR(evaluate({feed}, gelu(x)).f[0], 0.8413447460685429, 1e-15);
   EXPECT_EQ(graph_error([&] { softmax(x, 2); }), "softmax: axis 2 is outside a tensor of rank 2");
-  EXPECT_EQ(graph_error([&] { layer_norm(x, g.placeholder(f64, {2}), {}); }).substr(0, 11), "layer_norm:");
+  EXPECT_EQ(graph_error([&] { layer_norm(x, g.placeholder(f64, {2}), {}); }).substr(0, 11),
+            "layer_norm:");
 }

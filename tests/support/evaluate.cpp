@@ -28,7 +28,8 @@ HostTensor integers(std::vector<int64_t> shape, std::vector<int64_t> values, DTy
   return t;
 }
 
-HostTensor complexes(std::vector<int64_t> shape, std::vector<std::complex<double>> values, DType dtype) {
+HostTensor complexes(std::vector<int64_t> shape, std::vector<std::complex<double>> values,
+                     DType dtype) {
   HostTensor t(dtype, std::move(shape));
   t.c = std::move(values);
   return t;
@@ -75,8 +76,8 @@ Tensor constant(const Tensor& like, const HostTensor& value) {
 }
 
 // Where the device's values of the targets differ from the judge's; empty: nowhere.
-std::string device_difference(const std::vector<Fed>& feeds, const Tensors& targets, const std::vector<HostTensor>& expected,
-                              const Device& device) {
+std::string device_difference(const std::vector<Fed>& feeds, const Tensors& targets,
+                              const std::vector<HostTensor>& expected, const Device& device) {
   Graph graph(targets[0].graph());
   CompileSpec spec{.feeds = {}, .targets = targets, .operations = {}};
   std::vector<Array> values;
@@ -89,15 +90,17 @@ std::string device_difference(const std::vector<Fed>& feeds, const Tensors& targ
     for (double v : t.f) scale = std::isfinite(v) ? std::max(scale, std::abs(v)) : scale;
   std::vector<Array> results = graph.compile(spec, device).run(values);
   for (size_t k = 0; k < expected.size(); ++k) {
-    std::string d = difference(to_host(results[k]), expected[k], tolerance(expected[k].dtype, 64, scale));
+    std::string d =
+        difference(to_host(results[k]), expected[k], tolerance(expected[k].dtype, 64, scale));
     if (!d.empty()) return base::cat("target ", k, " on ", device.name(), ": ", d);
   }
   return "";
 }
 
 // Compares the tensors `gradients` with differences of sum over i of dot(targets[i], weights[i]).
-std::string compare(const std::vector<Fed>& feeds, const Tensors& targets, const std::vector<HostTensor>& weights,
-                    const Tensors& gradients, const GradientCheck& options, const char* order) {
+std::string compare(const std::vector<Fed>& feeds, const Tensors& targets,
+                    const std::vector<HostTensor>& weights, const Tensors& gradients,
+                    const GradientCheck& options, const char* order) {
   std::shared_ptr<ir::Graph> forward = extracted(feeds, targets);
   std::vector<HostTensor> given = ops::judge(*extracted(feeds, gradients), values_of(feeds));
   auto loss = [&](const std::vector<HostTensor>& xs) {
@@ -124,7 +127,8 @@ std::string compare(const std::vector<Fed>& feeds, const Tensors& targets, const
       xs[n].f[i] = x;
       double expected = (above - below) / (2 * options.step);
       if (!(std::abs(given[n].f[i] - expected) <= options.tolerance * scale))
-        return base::cat(order, " gradient of input ", n, " at ", i, " is ", given[n].f[i], ", differences give ", expected);
+        return base::cat(order, " gradient of input ", n, " at ", i, " is ", given[n].f[i],
+                         ", differences give ", expected);
     }
   }
   return "";
@@ -159,7 +163,8 @@ std::string graph_error(const std::function<void()>& f) {
   return "no error";
 }
 
-std::string check_gradient(const Function& f, const std::vector<HostTensor>& xs, const GradientCheck& options) {
+std::string check_gradient(const Function& f, const std::vector<HostTensor>& xs,
+                           const GradientCheck& options) {
   std::mt19937_64 rng(7);
   Graph graph;
   std::vector<Fed> feeds;

@@ -23,6 +23,8 @@ using ir::ScalarOp;
 
 namespace {
 
+bool without_data = false;  // while timing cases are made
+
 struct Maker {
   KernelCase c;
   explicit Maker(std::string name) {
@@ -53,7 +55,7 @@ struct Maker {
   }
   KernelCase done(double tolerance = 0, uint64_t seed = 1) {
     c.tolerance = tolerance;
-    fill_random(c, seed);
+    if (!without_data) fill_random(c, seed);
     std::string problem = ir::verify(c.kernel);
     HD_CHECK(problem.empty(), c.name, ": ", problem);
     return std::move(c);
@@ -559,6 +561,25 @@ KernelCase random_case(uint64_t seed) {
   return k.done(!is_real_float(d) ? 0 : half ? 1e-2 : 1e-4, 2);
 }
 
+std::vector<KernelCase> timing_cases() {
+  without_data = true;
+  std::vector<KernelCase> all;
+  all.push_back(elementwise("elementwise 64 Mi f32", DType::f32, Expr(8192), Expr(8192)));
+  all.push_back(softmax("softmax 16384x4096 f16", DType::f16, 16384, 4096));
+  all.push_back(reduce("sum+argmax 16384x8192 axis 1", DType::f32, 16384, 8192, 1));
+  all.push_back(reduce("sum+argmax 16384x8192 axis 0", DType::f32, 16384, 8192, 0));
+  all.push_back(cumsum("cumsum 4096x4096", DType::f32, 4096, 4096, true));
+  all.push_back(cumsum("cumsum 16 Mi", DType::f32, 1, 16 << 20, true));
+  all.push_back(cumsum("cumsum 4096x4096 axis 0", DType::f32, 4096, 4096, false));
+  all.push_back(window("window 3x3 12288x4096", 12288, 4096));
+  all.push_back(gather("gather 64 Ki x 1024", 65536, 1024));
+  all.push_back(transpose("transpose 8192x8192", 8192, 8192));
+  all.push_back(relaxation("relaxation 3x512x512, 6 its", 3 * 512 * 512, 1024));
+  all.push_back(scalar_loop());
+  without_data = false;
+  return all;
+}
+
 std::vector<KernelCase> kernel_cases() {
   std::vector<KernelCase> all;
   all.push_back(elementwise("elementwise_f32", DType::f32, Expr(33), Expr(64)));
@@ -585,12 +606,14 @@ std::vector<KernelCase> kernel_cases() {
   all.push_back(reduce("sum_i32", DType::i32, 6, 100, 1));
   all.push_back(reduce("sum_one", DType::f32, 1, 5000, 1));
   all.push_back(cumsum("cumsum_rows", DType::f32, 3, 5000, true));
+  all.push_back(cumsum("cumsum_chained", DType::i32, 2, 80000, true));
   all.push_back(cumsum("cumsum_odd", DType::i32, 4, 77, true));
   all.push_back(cumsum("cumsum_columns", DType::f32, 64, 40, false));
   all.push_back(window("window", 17, 32));
   all.push_back(gather("gather", 70, 64));
   all.push_back(scatter("scatter", 40, 16));
   all.push_back(transpose("transpose", 70, 45));
+  all.push_back(transpose("transpose_small", 9, 100));
   all.push_back(row_local("row_local", 5, 700));
   all.push_back(row_local("row_local_long", 2, 30000));
   all.push_back(relaxation("relaxation_block", 512, 64));

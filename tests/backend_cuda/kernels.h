@@ -22,6 +22,8 @@ struct KernelCase {
 
 // Every shape of nest that the emitter knows.
 std::vector<KernelCase> kernel_cases();
+// Large ones, whose time says something; buffers have no data.
+std::vector<KernelCase> timing_cases();
 // A random elementwise, row or column program.
 KernelCase random_case(uint64_t seed);
 

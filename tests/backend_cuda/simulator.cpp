@@ -282,6 +282,8 @@ void SimulatedKernel::run(const target::KernelArgs& args) {
   for (int64_t s : symbols) words.push_back(static_cast<Word>(s));
   words.push_back(0);
   words.push_back(reinterpret_cast<Word>(fault_));
+  std::vector<double> parts(4096);
+  words.push_back(reinterpret_cast<Word>(parts.data()));
   HD_CHECK(words.size() <= 24, "too many arguments for the simulator");
   void* f = dlsym(library_, source_.entry.c_str());
   std::function<void()> body = [&] { call_padded<24>(f, words); };

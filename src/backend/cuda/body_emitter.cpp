@@ -269,6 +269,7 @@ std::string BodyEmitter::inside_text(uint32_t access) {
 
 std::string BodyEmitter::load_text(NodeId n) {
   const ir::Node& x = node(n);
+  if (auto staged = at_.staged.find(x.payload); staged != at_.staged.end()) return staged->second;
   ir::BufferId b = body().accesses[x.payload].buffer;
   const ir::Buffer& buffer = k_.kernel.buffers[b];
   std::string load;
@@ -383,7 +384,8 @@ void BodyEmitter::emit_node(NodeId n) {
 
 void BodyEmitter::name_lane(const char* suffix) {
   if (at_.lane_name.empty()) return;
-  const std::vector<LoopAxis>& axes = nest_.mapping == Mapping::thread ? nest_.outer : phase_.inner;
+  bool outer = nest_.mapping == Mapping::thread || nest_.mapping == Mapping::tile;
+  const std::vector<LoopAxis>& axes = outer ? nest_.outer : phase_.inner;
   k_.names.set(axes.back().var, at_.lane_name + suffix);
 }
 

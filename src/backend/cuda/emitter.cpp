@@ -4,7 +4,7 @@
 #include "backend/cuda/prelude.h"
 #include "base/check.h"
 #include "base/env.h"
-#include "base/hash.h"
+#include "runtime/disk_cache.h"
 #include "target/counters.h"
 
 #include <algorithm>
@@ -38,8 +38,12 @@ CUfunction Cubin::function(const std::string& entry) {
 
 namespace {
 
+// Part of the keys on disk: options of the compiler that the text does not hold.
+constexpr const char* kEmitterVersion = "cuda-1";
+
 struct CubinTable {
   std::mutex mutex;
+  runtime::DiskCache disk{"cubin"};
   std::unordered_map<std::string, std::weak_ptr<Cubin>> entries;  // by architecture and text
 };
 CubinTable& cubin_table() {
@@ -59,8 +63,13 @@ std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& na
       if (std::shared_ptr<Cubin> found = it->second.lock()) return found;
     }
   }
-  std::string bytes = compile_cubin(text, name, arch);
-  target::runtime_counters().compiles.fetch_add(1, std::memory_order_relaxed);
+  std::string disk_key = base::cat(kEmitterVersion, "\n", compiler().version, "\n", key);
+  std::optional<std::string> stored = table.disk.find(disk_key);
+  std::string bytes = stored ? std::move(*stored) : compile_cubin(text, name, arch);
+  if (!stored) {
+    target::runtime_counters().compiles.fetch_add(1, std::memory_order_relaxed);
+    table.disk.put(disk_key, bytes);
+  }
   auto cubin = std::make_shared<Cubin>(std::move(bytes), text);
   std::lock_guard lock(table.mutex);
   if (table.entries.size() > 4096) std::erase_if(table.entries, [](const auto& e) { return e.second.expired(); });

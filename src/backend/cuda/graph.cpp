@@ -9,8 +9,6 @@ namespace heddle::cuda {
 
 namespace {
 
-constexpr size_t kWords = 256;  // bytes
-
 // Sets a conditional handle from a boolean. The function is the driver's, so nothing is linked.
 constexpr const char* kConditionText = R"cuda(
 extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned value);
@@ -75,7 +73,7 @@ std::mutex& capture_mutex() {
 
 CudaRecording::CudaRecording(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {
   device_->enter();
-  words_ = reinterpret_cast<CUdeviceptr>(device_->allocator().allocate(kWords, nullptr));
+  workspace_ = reinterpret_cast<CUdeviceptr>(device_->allocator().allocate(kWorkspace, nullptr));
   HD_CU_AT("record", cuGraphCreate, &graph_, 0);
 }
 
@@ -84,7 +82,7 @@ CudaRecording::~CudaRecording() {
     device_->enter();
     if (exec_ != nullptr) driver().cuGraphExecDestroy_(exec_);
     if (graph_ != nullptr) driver().cuGraphDestroy_(graph_);
-    device_->allocator().release(reinterpret_cast<void*>(words_), nullptr);
+    device_->allocator().release(workspace(), nullptr);
   } catch (const Error&) {
     // The context is lost; the driver frees what it held.
   }
@@ -129,7 +127,7 @@ void GraphRecorder::launch(const target::CompiledKernel& kernel, const target::K
   recording_.device().enter();
   Launch l = k.prepare(args);
   if (l.grid == 0) return;
-  LaunchParameters p(args, recording_.barrier_word(), recording_.fault_record());
+  LaunchParameters p(args, recording_.workspace());
   CUgraphNodeParams params = {};
   params.type = CU_GRAPH_NODE_TYPE_KERNEL;
   params.kernel.func = l.variant->function;
@@ -310,7 +308,7 @@ void GraphUpdater::launch(const target::CompiledKernel& kernel, const target::Ke
 
 void GraphUpdater::patch_kernel(NodeRecord& r, const Launch& l, const target::KernelArgs& args,
                                 std::vector<uint64_t> words) {
-  LaunchParameters p(args, recording_.barrier_word(), recording_.fault_record());
+  LaunchParameters p(args, recording_.workspace());
   CUDA_KERNEL_NODE_PARAMS params = {};
   params.func = l.variant->function;
   params.gridDimX = l.grid;
@@ -392,7 +390,8 @@ void GraphUpdater::if_else(const void* predicate, const std::function<void(Recor
 
 std::unique_ptr<target::Recording> CudaStream::record(const std::function<void(target::Recorder&)>& body) {
   auto recording = std::make_unique<CudaRecording>(device_);
-  HD_CU_AT("record", cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(recording->barrier_word()), 0, kWords, stream_);
+  HD_CU_AT("record", cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(recording->workspace()), 0,
+           static_cast<size_t>(kWorkspace), stream_);
   GraphRecorder recorder(*recording, recording->graph(), false);
   body(recorder);
   recording->instantiate();

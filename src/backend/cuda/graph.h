@@ -32,8 +32,7 @@ class CudaRecording : public target::Recording {
   CudaDevice& device() { return *device_; }
   CUgraph graph() const { return graph_; }
   CUgraphExec exec() const { return exec_; }
-  void* barrier_word() const { return reinterpret_cast<void*>(words_); }
-  void* fault_record() const { return reinterpret_cast<void*>(words_ + 64); }
+  void* workspace() const { return reinterpret_cast<void*>(workspace_); }
   std::vector<NodeRecord> nodes;
   std::shared_ptr<const FaultTable> checked;
 
@@ -41,7 +40,7 @@ class CudaRecording : public target::Recording {
   std::shared_ptr<CudaDevice> device_;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
-  CUdeviceptr words_ = 0;  // barrier word, fault record
+  CUdeviceptr workspace_ = 0;
 };
 
 // Adds commands to a graph (or a conditional body of it), each after the one before.

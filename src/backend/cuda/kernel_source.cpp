@@ -103,6 +103,8 @@ void KernelWriter::plan_nests() {
   limits.check_bounds = options_.check_bounds;
   if (shape.kind != LaunchKind::exact) limits.fixed_group = shape.block;
   if (k_.single_thread) limits.max_lanes = 1;
+  limits.whole_block = shape.kind != LaunchKind::block;
+  limits.whole_grid = shape.kind == LaunchKind::exact;
   for (const ir::Nest* n : nests_) plans_.push_back(plan_nest(kernel_, *n, limits));
   for (const NestPlan& p : plans_) {
     if (p.mapping == Mapping::group && k_.single_thread) {
@@ -111,6 +113,11 @@ void KernelWriter::plan_nests() {
     }
   }
   if (k_.exact && plans_[0].mapping == Mapping::group && plans_[0].group > 32) shape.block = plans_[0].group;
+  if (k_.exact && plans_[0].mapping == Mapping::chain) {
+    shape.block = plans_[0].group;
+    shape.kind = LaunchKind::cooperative;
+    k_.exact = false;
+  }
   k_.block = shape.block;
 }
 
@@ -145,6 +152,7 @@ void KernelWriter::signature() {
   for (size_t s = 0; s < kernel_.symbols.size(); ++s) add("i64 n" + std::to_string(s));
   add("u32* hd_barrier");
   add("u32* hd_fault");
+  add("void* hd_parts");
   // At least 1024 threads a multiprocessor where rows are kept in registers: loads must overlap work.
   int blocks = 1;
   if (k_.exact && plans_[0].mapping == Mapping::group) blocks = std::clamp(1024 / k_.block, 1, 16);
@@ -279,11 +287,13 @@ void KernelWriter::finish_shape() {
   LaunchShape& shape = out_.shape;
   bool aligned = false;
   for (const NestPlan& p : plans_) {
-    Expr units = p.points();
+    Expr units = p.units();
     int64_t each = 1;
     if (p.mapping == Mapping::thread) {
       each = int64_t{k_.block} * p.lanes;
-    } else if (p.group <= 32) {
+    } else if (p.mapping == Mapping::chain) {
+      each = int64_t{p.group} * p.lanes;
+    } else if (p.mapping == Mapping::group && p.group <= 32) {
       each = std::max(1, k_.block / p.group);
     }
     shape.units.push_back(program(units));

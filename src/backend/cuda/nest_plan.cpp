@@ -18,6 +18,15 @@ Expr total(const std::vector<LoopAxis>& axes) {
   return n;
 }
 Expr NestPlan::points() const { return total(outer); }
+Expr NestPlan::units() const {
+  if (mapping == Mapping::chain) return phases[0].inner.back().extent;
+  Expr n(1);
+  for (size_t k = 0; k < outer.size(); ++k) {
+    bool tiled = mapping == Mapping::tile && (k == tile_axis || k + 1 == outer.size());
+    n = n * (tiled ? (outer[k].extent + Expr(kTile - 1)) / Expr(kTile) : outer[k].extent);
+  }
+  return n;
+}
 
 DType memory_type(DType d) {
   if (is_complex(d)) return real_part(d);
@@ -200,6 +209,73 @@ Mapping choose_mapping(const ir::Kernel& kernel, const NestPlan& nest) {
   return row_votes(nest) > 0 ? Mapping::group : Mapping::thread;
 }
 
+// ---- tiles and chains
+
+// A transposing nest: stores run along the last axis, some loads along another one.
+bool choose_tile(const ir::Kernel& kernel, NestPlan& nest) {
+  if (nest.mapping != Mapping::thread || nest.phases.size() != 1 || nest.outer.size() < 2 || nest.replicated) return false;
+  PhasePlan& p = nest.phases[0];
+  const ir::Body& body = p.source->body;
+  if (!p.inner.empty() || !p.source->reductions.empty()) return false;
+  const SymbolRef& last = nest.outer.back().var;
+  std::set<ir::BufferId> stored;
+  for (const ir::Store& s : body.stores) {
+    auto along = affine_in(p.offsets[s.access], last);
+    if (!along || !along->first.is(1) || s.kind != ir::StoreKind::set) return false;
+    stored.insert(body.accesses[s.access].buffer);
+  }
+  size_t axis = nest.outer.size();
+  std::vector<uint32_t> staged;
+  for (const ir::Node& n : body.nodes) {
+    if (n.op != ScalarOp::load || n.a != ir::kNoNode) continue;
+    ir::BufferId b = body.accesses[n.payload].buffer;
+    const Expr& offset = p.offsets[n.payload];
+    std::vector<SymbolRef> symbols;
+    collect_symbols(offset, symbols);
+    bool indirect = std::any_of(symbols.begin(), symbols.end(),
+                                [](const SymbolRef& s) { return s->kind == SymbolKind::indirect; });
+    auto along = affine_in(offset, last);
+    if (is_local(kernel.buffers[b]) || stored.count(b) != 0 || indirect || !along) continue;
+    if (along->first.is(1) || along->first.is(0)) continue;
+    for (size_t k = 0; k + 1 < nest.outer.size(); ++k) {
+      auto other = affine_in(offset, nest.outer[k].var);
+      if (!other || !other->first.is(1)) continue;
+      if (axis != nest.outer.size() && axis != k) return false;
+      axis = k;
+      staged.push_back(n.payload);
+      break;
+    }
+  }
+  std::sort(staged.begin(), staged.end());
+  staged.erase(std::unique(staged.begin(), staged.end()), staged.end());
+  if (staged.empty() || staged.size() > 4) return false;
+  if (bounded(nest.outer[axis].extent, kUnknown) < kTile / 2 || bounded(nest.outer.back().extent, kUnknown) < kTile / 2)
+    return false;
+  nest.mapping = Mapping::tile;
+  nest.tile_axis = axis;
+  nest.staged = staged;
+  return true;
+}
+
+// One long scanned row, or a few.
+constexpr int64_t kChainRow = 64 * 1024;
+constexpr int64_t kChainRows = 64;
+bool choose_chain(NestPlan& nest) {
+  if (nest.phases.size() != 1 || nest.replicated) return false;
+  PhasePlan& p = nest.phases[0];
+  bool row = p.inner.size() == 1 && p.inner[0].kind == AxisKind::scan && p.source->reductions.empty();
+  size_t scans = 0;
+  for (const ir::Node& n : p.source->body.nodes) scans += n.op == ScalarOp::scan ? 1 : 0;
+  if (!row || scans != 1) return false;
+  for (const LoopAxis& a : nest.outer) {
+    if (uses(p.inner[0].extent, *a.var)) return false;
+  }
+  if (p.inner[0].extent.constant_or(0) < kChainRow || bounded(nest.points(), kUnknown) > kChainRows) return false;
+  nest.mapping = Mapping::chain;
+  nest.group = 512;
+  return true;
+}
+
 // ---- lanes
 
 // Is e a multiple of n, perhaps on condition that sizes are?
@@ -228,8 +304,10 @@ bool multiple(const Expr& e, int n, std::vector<Expr>& conditions) {
   return true;
 }
 
+bool lanes_are_outer(const NestPlan& nest) { return nest.mapping == Mapping::thread || nest.mapping == Mapping::tile; }
+
 const SymbolRef* lane_axis(const NestPlan& nest, const PhasePlan& p) {
-  if (nest.mapping == Mapping::thread) return nest.outer.empty() ? nullptr : &nest.outer.back().var;
+  if (lanes_are_outer(nest)) return nest.outer.empty() ? nullptr : &nest.outer.back().var;
   return p.inner.empty() ? nullptr : &p.inner.back().var;
 }
 
@@ -266,7 +344,7 @@ class FormPass {
     const ir::Node& n = body.nodes[k];
     bool v = varies(n.a) || varies(n.b) || varies(n.c);
     if (n.op == ScalarOp::index) v = uses_varying(p_.exprs[n.payload], axis_, symbols_);
-    if (n.op == ScalarOp::row) v = nest_.mapping == Mapping::thread && !nest_.outer.empty();
+    if (n.op == ScalarOp::row) v = lanes_are_outer(nest_) && !nest_.outer.empty();
     if (n.op == ScalarOp::scan) v = true;
     if (n.op == ScalarOp::bind && v) symbols_.insert(body.symbols[n.payload]->id);
     if (n.op == ScalarOp::load) v = load(body, n) || v;
@@ -339,7 +417,7 @@ bool classify(const ir::Kernel& kernel, NestPlan& nest, int lanes, FormCount& co
       if (lanes > 1 && nest.mapping == Mapping::thread && uses(a.extent, *nest.outer.back().var)) return false;
     }
     FormPass(kernel, nest, p, lanes, count).run();
-    const std::vector<LoopAxis>& axes = nest.mapping == Mapping::thread ? nest.outer : p.inner;
+    const std::vector<LoopAxis>& axes = lanes_are_outer(nest) ? nest.outer : p.inner;
     if (axes.empty()) continue;
     any = true;
     if (lanes > 1 && !multiple(axes.back().extent, lanes, nest.divisible)) return false;
@@ -413,7 +491,14 @@ NestPlan plan_nest(const ir::Kernel& kernel, const ir::Nest& nest, const NestLim
   }
   plan.replicated = stores_scalar_local(kernel, nest);
   plan.mapping = choose_mapping(kernel, plan);
-  if (plan.mapping == Mapping::thread && plan.outer.empty()) {
+  bool tiled = !limits.check_bounds && limits.whole_block && choose_tile(kernel, plan);
+  if (limits.whole_grid && !limits.check_bounds && choose_chain(plan)) {
+    choose_lanes(kernel, plan, limits.max_lanes);
+    return plan;
+  }
+  if (tiled) {
+    choose_lanes(kernel, plan, 1);
+  } else if (plan.mapping == Mapping::thread && plan.outer.empty()) {
     choose_lanes(kernel, plan, 1);
   } else {
     choose_lanes(kernel, plan, limits.check_bounds ? 1 : limits.max_lanes);

@@ -11,7 +11,11 @@ namespace heddle::cuda {
 enum class Mapping : uint8_t {
   thread,  // a thread makes `lanes` neighbouring outer points and walks inner axes serially
   group,   // `group` threads make one outer point and share its inner points
+  tile,    // a block makes kTile x kTile points; loads that run along another axis go through shared memory
+  chain,   // the blocks share one long scanned row: folds of their parts first, then the scan
 };
+inline constexpr int kTile = 32;
+inline constexpr int kTileThreads = 256;
 enum class AccessForm : uint8_t {
   uniform,  // the same element for all lanes
   vector,   // lanes are neighbours, the first one aligned
@@ -42,8 +46,11 @@ struct NestPlan {
   std::vector<Expr> divisible;  // by `lanes`, or this plan must not run
   bool replicated = false;      // makes scalar locals: every thread (block, for groups) computes it
   bool aligned = false;         // has vector accesses: base addresses must be aligned
+  size_t tile_axis = 0;         // tile: the other outer axis, along which staged loads are contiguous
+  std::vector<uint32_t> staged; // tile: accesses of the phase
 
   Expr points() const;  // outer
+  Expr units() const;   // of work to spread: outer points, tiles, or parts of a chained row
 };
 
 struct NestLimits {
@@ -51,6 +58,8 @@ struct NestLimits {
   int fixed_group = 0;    // > 0: groups are a warp or less, or exactly this many threads
   bool check_bounds = false;
   bool join_axes = true;
+  bool whole_grid = false;  // the nest may use barriers between all blocks
+  bool whole_block = true;  // ... of one block
 };
 
 // nullopt never: any nest has a plan with one lane.

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kChunk = int64_t{4} << 20;  // bytes of a pinned staging chunk
 constexpr size_t kChunks = 3;
-constexpr size_t kWords = 256;  // bytes of a stream's barrier word and fault record
 
 }  // namespace
 
@@ -28,13 +27,12 @@ void count_launch() { target::runtime_counters().launches.fetch_add(1, std::memo
 
 }  // namespace
 
-LaunchParameters::LaunchParameters(const target::KernelArgs& args, void* barrier, void* fault)
-    : words{barrier, fault} {
-  pointers.reserve(args.buffers.size() + args.symbols.size() + 2);
+LaunchParameters::LaunchParameters(const target::KernelArgs& args, void* workspace)
+    : words{workspace, static_cast<std::byte*>(workspace) + kFaultAt, static_cast<std::byte*>(workspace) + kPartsAt} {
+  pointers.reserve(args.buffers.size() + args.symbols.size() + 3);
   for (void* const& b : args.buffers) pointers.push_back(const_cast<void**>(&b));
   for (const int64_t& s : args.symbols) pointers.push_back(const_cast<int64_t*>(&s));
-  pointers.push_back(&words[0]);
-  pointers.push_back(&words[1]);
+  for (void*& w : words) pointers.push_back(&w);
 }
 
 void StreamRecorder::launch(const target::CompiledKernel& kernel, const target::KernelArgs& args) {
@@ -42,7 +40,7 @@ void StreamRecorder::launch(const target::CompiledKernel& kernel, const target::
   stream_.device().enter();
   Launch l = k.prepare(args);
   if (l.grid == 0) return;
-  LaunchParameters p(args, stream_.barrier_word(), stream_.fault_record());
+  LaunchParameters p(args, stream_.workspace());
   count_launch();
   if (l.cooperative) {
     HD_CU_AT(k.name(), cuLaunchCooperativeKernel, l.variant->function, l.grid, 1, 1, l.block, 1, 1, l.shared,
@@ -151,8 +149,8 @@ void HostRunner::loop() {
 
 CudaStream::CudaStream(std::shared_ptr<CudaDevice> device, CUstream stream, bool owned)
     : device_(std::move(device)), stream_(stream), owned_(owned), recorder_(*this) {
-  words_ = reinterpret_cast<CUdeviceptr>(device_->allocator().allocate(kWords, nullptr));
-  HD_CU_AT("stream", cuMemsetD8Async, words_, 0, kWords, stream_);
+  workspace_ = reinterpret_cast<CUdeviceptr>(device_->allocator().allocate(kWorkspace, nullptr));
+  HD_CU_AT("stream", cuMemsetD8Async, workspace_, 0, static_cast<size_t>(kWorkspace), stream_);
 }
 
 CudaStream::~CudaStream() {
@@ -165,7 +163,7 @@ CudaStream::~CudaStream() {
       driver().cuEventDestroy_(c.done);
     }
     device_->allocator().forget(stream_);
-    device_->allocator().release(reinterpret_cast<void*>(words_), nullptr);
+    device_->allocator().release(workspace(), nullptr);
     if (owned_) driver().cuStreamDestroy_(stream_);
   } catch (const Error&) {
     // The context is lost; the driver frees what it held.

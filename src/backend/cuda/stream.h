@@ -17,10 +17,14 @@ const CudaKernel& cuda_kernel(const target::CompiledKernel& kernel);  // Interna
 
 // Pointers to the parameters of a kernel, in the order of its signature.
 struct LaunchParameters {
-  LaunchParameters(const target::KernelArgs& args, void* barrier, void* fault);
+  // `workspace`: kWorkspace bytes of the stream or recording, zero at first.
+  LaunchParameters(const target::KernelArgs& args, void* workspace);
   std::vector<void*> pointers;
-  void* words[2];
+  void* words[3];  // barrier word, fault record, parts of a chain
 };
+// Bytes: barrier word, fault record, folds of the blocks of a chained row (8 bytes each, at most 4096 blocks).
+inline constexpr int64_t kWorkspace = 256 + 8 * 4096;
+inline constexpr int64_t kFaultAt = 64, kPartsAt = 256;
 
 class StreamRecorder : public target::Recorder {
  public:
@@ -85,8 +89,8 @@ class CudaStream : public target::Stream {
 
   CudaDevice& device() { return *device_; }
   CUstream handle() const { return stream_; }
-  void* barrier_word() const { return reinterpret_cast<void*>(words_); }
-  void* fault_record() const { return reinterpret_cast<void*>(words_ + 64); }
+  void* workspace() const { return reinterpret_cast<void*>(workspace_); }
+  void* fault_record() const { return reinterpret_cast<void*>(workspace_ + kFaultAt); }
   // Remembers the kernel, so that a fault record can be told.
   void note_checked(std::shared_ptr<const FaultTable> table);
 
@@ -103,7 +107,7 @@ class CudaStream : public target::Stream {
   CUstream stream_;
   bool owned_;
   StreamRecorder recorder_;
-  CUdeviceptr words_ = 0;  // 256 bytes: barrier word, fault record
+  CUdeviceptr workspace_ = 0;
   std::mutex staging_;
   std::vector<Chunk> chunks_;
   size_t chunk_ = 0;

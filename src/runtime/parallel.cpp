@@ -75,7 +75,10 @@ class Pool {
     ticket_.store(ticket, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) ticket_.notify_all();
     loop.run(0);
-    while (pending_.load(std::memory_order_acquire) != 0) pause();
+    // A worker that lost its processor needs it back.
+    for (int k = 1; pending_.load(std::memory_order_acquire) != 0; ++k) {
+      k % 4096 == 0 ? std::this_thread::yield() : pause();
+    }
   }
 
  private:

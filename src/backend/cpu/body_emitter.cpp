@@ -141,6 +141,40 @@ bool BodyEmitter::vectored_symbols(const Expr& e, const Env& env) const {
   return false;
 }
 
+// The address as a chain of steps, outermost loop first, so that each prefix leaves the loops that
+// it does not depend on and the last step is the processor's base + scaled index + displacement.
+void BodyEmitter::point_at(Address& a, const Expr& offset, size_t k) {
+  auto& b = e_.b;
+  const Env& env = *site_.instances[k];
+  Expr rest = offset;
+  std::vector<std::pair<SymbolRef, Expr>> steps;
+  for (size_t i = site_.order.size(); i-- > 0;) {
+    const SymbolRef& s = site_.order[i];
+    if (!uses(rest, *s)) continue;
+    auto affine = affine_in(rest, s);
+    if (!affine) break;
+    steps.emplace_back(s, affine->first);
+    rest = affine->second;
+  }
+  int64_t displacement = 0;
+  if (rest.kind() == ExprKind::add) {
+    for (const Expr& t : rest.operands()) displacement += t.constant_or(0);
+    rest = rest - Expr(displacement);
+  }
+  Value* pointer = b.CreateGEP(a.element, e_.f->buffers[a.buffer], e_.expr(rest, env));
+  for (size_t i = steps.size(); i-- > 0;) {
+    const auto& [s, coefficient] = steps[i];
+    bool along = site_.v && s->id == site_.v->id;
+    Value* position = along ? site_.first : env.find(s->id);
+    if (along) displacement += coefficient.constant_or(0) * static_cast<int64_t>(k) * site_.lanes;
+    if (along && !coefficient.is_constant()) position = env.find(s->id);
+    if (!coefficient.is(1)) position = b.CreateMul(position, e_.expr(coefficient, env));
+    pointer = b.CreateGEP(a.element, pointer, position);
+  }
+  if (displacement != 0) pointer = b.CreateGEP(a.element, pointer, e_.i64(displacement));
+  a.pointer = pointer;
+}
+
 BodyEmitter::Address BodyEmitter::address(uint32_t access, size_t k) {
   Address a;
   a.buffer = site_.body->accesses[access].buffer;
@@ -150,23 +184,22 @@ BodyEmitter::Address BodyEmitter::address(uint32_t access, size_t k) {
   const Expr& offset = site_.form->offsets[access];
   if (buffer.role == ir::BufferRole::row_local && site_.private_lanes > 1) {
     // Lanes of a point group lie side by side.
-    Value* flat = e_.b.CreateMul(e_.expr(offset, env), e_.i64(site_.private_lanes));
-    a.base = e_.b.CreateAdd(flat, e_.i64(static_cast<int64_t>(k) * site_.lanes));
+    point_at(a, offset * Expr(site_.private_lanes) + Expr(static_cast<int64_t>(k) * site_.lanes),
+             k);
     a.pattern = site_.lanes > 1 ? Pattern::contiguous : Pattern::uniform;
     return a;
   }
   bool vectored = vectored_symbols(offset, env);
-  if (site_.lanes == 1 || site_.v == nullptr || (!vectored && !uses(offset, *site_.v))) {
-    if (!vectored) {
-      a.base = e_.expr(offset, env);
-      return a;
-    }
-  } else if (!vectored) {
+  if (!vectored && (site_.lanes == 1 || site_.v == nullptr || !uses(offset, *site_.v))) {
+    point_at(a, offset, k);
+    return a;
+  }
+  if (!vectored) {
     auto affine = affine_in(offset, site_.v);
     if (affine && affine->first.constant()) {
       a.stride = *affine->first.constant();
       a.pattern = a.stride == 1 ? Pattern::contiguous : Pattern::strided;
-      a.base = e_.expr(offset, env);
+      point_at(a, offset, k);
       return a;
     }
   }
@@ -175,17 +208,19 @@ BodyEmitter::Address BodyEmitter::address(uint32_t access, size_t k) {
   return a;
 }
 
-Value* BodyEmitter::element_at(const Address& a, Value* offset) {
-  return e_.b.CreateGEP(a.element, e_.f->buffers[a.buffer], offset);
+Value* BodyEmitter::at(const Address& a, int64_t elements) {
+  return elements == 0 ? a.pointer : e_.b.CreateGEP(a.element, a.pointer, e_.i64(elements));
 }
 
 Value* BodyEmitter::lane_pointer(const Address& a, int lane) {
-  if (a.pattern == Pattern::scattered)
-    return element_at(a, e_.b.CreateExtractElement(a.offsets, static_cast<uint64_t>(lane)));
+  if (a.pattern == Pattern::scattered) {
+    Value* offset = e_.b.CreateExtractElement(a.offsets, static_cast<uint64_t>(lane));
+    return e_.b.CreateGEP(a.element, e_.f->buffers[a.buffer], offset);
+  }
   int64_t step = a.pattern == Pattern::contiguous ? 1
                  : a.pattern == Pattern::strided  ? a.stride
                                                   : 0;
-  return element_at(a, e_.b.CreateAdd(a.base, e_.i64(step * lane)));
+  return at(a, step * lane);
 }
 
 // Bounds checking runs one point at a time: reports and clears `ok` for an access outside its
@@ -244,7 +279,7 @@ Value* BodyEmitter::load_plain(const Address& a) {
   auto& b = e_.b;
   if (a.pattern == Pattern::strided) return load_strided(a);
   if (a.pattern == Pattern::scattered) return load_lanes(a, nullptr);
-  Value* pointer = element_at(a, a.base);
+  Value* pointer = a.pointer;
   llvm::Align align(std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8));
   llvm::Type* type = a.element;
   if (a.pattern == Pattern::contiguous) {
@@ -271,7 +306,7 @@ Value* BodyEmitter::load_strided(const Address& a) {
   llvm::Type* type = e_.ops.widen(a.element, lanes);
   llvm::Align align(a.element->getPrimitiveSizeInBits() / 8);
   auto block = [&](int64_t first) {
-    auto* x = b.CreateAlignedLoad(type, element_at(a, b.CreateAdd(a.base, e_.i64(first))), align);
+    auto* x = b.CreateAlignedLoad(type, at(a, first), align);
     e_.annotate(x, a.buffer);
     return x;
   };
@@ -325,15 +360,15 @@ Value* BodyEmitter::load_masked(const Address& a, Value* mask, Value* other) {
   Value* value = nullptr;
   if (a.pattern == Pattern::contiguous && vector_mask && hardware_mask(a.element)) {
     llvm::Type* type = e_.ops.widen(a.element, site_.lanes);
-    auto* masked = b.CreateMaskedLoad(type, element_at(a, a.base), align, mask,
-                                      e_.ops.splat(other, site_.lanes));
+    auto* masked =
+        b.CreateMaskedLoad(type, a.pointer, align, mask, e_.ops.splat(other, site_.lanes));
     e_.annotate(masked, a.buffer);
     return masked;
   }
   if (a.pattern == Pattern::uniform || (a.pattern == Pattern::contiguous && !vector_mask)) {
     // One address for all lanes: read it if any lane wants it.
     Value* wanted = vector_mask ? b.CreateOrReduce(mask) : mask;
-    Value* pointer = b.CreateSelect(wanted, element_at(a, a.base), e_.f->nothing);
+    Value* pointer = b.CreateSelect(wanted, a.pointer, e_.f->nothing);
     int lanes = a.pattern == Pattern::uniform ? 1 : site_.lanes;
     value = b.CreateAlignedLoad(e_.ops.widen(a.element, lanes), pointer, align);
   } else {

@@ -16,7 +16,9 @@ struct BodySite {
   const ir::Body* body = nullptr;
   const BodyForm* form = nullptr;
   int lanes = 1;
-  SymbolRef v;  // vector axis; each instance's Env binds it to its first lane
+  SymbolRef v;                   // vector axis; each instance's Env binds it to its first lane
+  llvm::Value* first = nullptr;  // position of the first instance along v
+  std::vector<SymbolRef> order;  // loop variables, outermost first
   std::vector<Env*> instances;
   int private_lanes = 1;  // lanes of a point group in row_local buffers (outer vector axis)
   int prefetch = 0;       // bytes ahead of contiguous loads; 0: none
@@ -37,19 +39,20 @@ class BodyEmitter {
   struct Address {
     Pattern pattern = Pattern::uniform;
     int64_t stride = 0;              // elements, of `strided`
-    llvm::Value* base = nullptr;     // first lane's element, or the uniform one
+    llvm::Value* pointer = nullptr;  // to the first lane's element, or the uniform one
     llvm::Value* offsets = nullptr;  // of `scattered`: a vector
     llvm::Type* element = nullptr;
     ir::BufferId buffer = 0;
   };
   Address address(uint32_t access, size_t k);
-  llvm::Value* element_at(const Address& a, llvm::Value* offset);
+  llvm::Value* at(const Address& a, int64_t elements);  // so many after the first lane's
   llvm::Value* lane_pointer(const Address& a, int lane);
   bool vectored_symbols(const Expr& e, const Env& env) const;
   void check(uint32_t access, size_t k, llvm::Value* mask, llvm::Value*& ok);
 
   llvm::Value* node(ir::NodeId id, size_t k);
   llvm::Value* load(const ir::Node& n, size_t k);
+  void point_at(Address& a, const Expr& offset, size_t k);
   llvm::Value* load_plain(const Address& a);
   llvm::Value* load_masked(const Address& a, llvm::Value* mask, llvm::Value* other);
   llvm::Value* load_strided(const Address& a);

@@ -35,7 +35,7 @@ void BodyEmitter::store_one(const ir::Store& s, size_t k) {
   if (s.kind == ir::StoreKind::set && a.pattern == Pattern::contiguous &&
       (!vector_mask || hardware_mask(a.element))) {
     value = e_.ops.splat(value, site_.lanes);
-    Value* pointer = element_at(a, a.base);
+    Value* pointer = a.pointer;
     uint64_t bytes = std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8);
     llvm::Align align(site_.stream ? bytes * static_cast<uint64_t>(site_.lanes) : bytes);
     if (vector_mask) {
@@ -120,13 +120,9 @@ bool BodyEmitter::store_pair(size_t index) {
     };
     Value *re = stored(s), *im = stored(t);
     llvm::Align align(std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8));
-    Value* behind = b.CreateAdd(a.base, e_.i64(lanes));
-    e_.annotate(
-        b.CreateAlignedStore(b.CreateShuffleVector(re, im, low), element_at(a, a.base), align),
-        buffer);
-    e_.annotate(
-        b.CreateAlignedStore(b.CreateShuffleVector(re, im, high), element_at(a, behind), align),
-        buffer);
+    e_.annotate(b.CreateAlignedStore(b.CreateShuffleVector(re, im, low), a.pointer, align), buffer);
+    e_.annotate(b.CreateAlignedStore(b.CreateShuffleVector(re, im, high), at(a, lanes), align),
+                buffer);
   }
   return true;
 }

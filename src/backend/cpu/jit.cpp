@@ -10,6 +10,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Triple.h>
@@ -37,6 +38,10 @@ void initialise_llvm() {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    // The emitter writes addresses as base + scaled index itself; strength reduction would take
+    // half the compile time.
+    const char* options[] = {"heddle", "-disable-lsr"};
+    llvm::cl::ParseCommandLineOptions(2, options, "", &llvm::nulls());
   });
 }
 

@@ -154,6 +154,7 @@ NestEmitter::Group NestEmitter::group(const Env& parent, const SymbolRef& v, Val
   Group g;
   g.lanes = lanes;
   g.v = v;
+  g.first = first;
   for (int k = 0; k < count; ++k) {
     g.envs.push_back(std::make_unique<Env>(&parent));
     if (v) g.envs.back()->set(*v, e_.b.CreateAdd(first, e_.i64(static_cast<int64_t>(k) * lanes)));
@@ -202,8 +203,8 @@ void NestEmitter::each_row(const std::vector<Axis>& axes, Value* blocks, Value* 
   b.SetInsertPoint(done);
 }
 
-void NestEmitter::each_group(const VectorLoop& loop, Value* lo, Value* hi, const Env& env,
-                             const std::function<void(Group&)>& f) {
+void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo, Value* hi,
+                             const Env& env, const std::function<void(Group&)>& f) {
   auto& b = e_.b;
   auto part = [&](Value* from, Value* to, int lanes, int count) {
     e_.loop(from, to, static_cast<int64_t>(lanes) * count, [&](Value* i) {
@@ -212,7 +213,7 @@ void NestEmitter::each_group(const VectorLoop& loop, Value* lo, Value* hi, const
       f(g);
     });
   };
-  if (loop.lanes > 1) {
+  if (loop.lanes > 1 && !s.narrow) {
     Value* n = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(hi, lo), e_.i64(0));
     auto end_of = [&](int64_t step) { return b.CreateAdd(lo, b.CreateAnd(n, e_.i64(-step))); };
     Value* start = lo;
@@ -317,7 +318,7 @@ void NestEmitter::outer_blocks(Value* begin, Value* end) {
         lo = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, from, e_.expr(s.range.lo, row));
         hi = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, to, e_.expr(s.range.hi, row));
       }
-      each_group(v, lo, hi, row, [&](Group& g) { phases(g, &s.phases); });
+      each_group(v, s, lo, hi, row, [&](Group& g) { phases(g, &s.phases); });
     }
   });
 }
@@ -382,17 +383,31 @@ void NestEmitter::reset_scans(size_t p, Group& g) {
   }
 }
 
+// Loop variables, outermost first.
+std::vector<SymbolRef> NestEmitter::loop_order(size_t p, const PhaseForm& form) const {
+  std::vector<SymbolRef> out;
+  for (const Axis& a : plan_.rows) out.push_back(a.var);
+  if (plan_.vector.v) out.push_back(plan_.vector.v);
+  const PhasePlan& plan = plan_.phases[p];
+  for (const Axis& a : plan.vector.v ? plan.rows : form.loops) out.push_back(a.var);
+  if (plan.vector.v) out.push_back(plan.vector.v);
+  return out;
+}
+
 // One copy of the body after another, at the point that the environments describe.
 void NestEmitter::copies(size_t p, Group& g, const PhaseForm& form,
                          std::vector<Accumulator>* accumulators) {
   const ir::Phase& phase = nest_.phases[p];
   size_t count = g.envs.size();
+  std::vector<SymbolRef> order = loop_order(p, form);
   for (const BodyForm& copy : form.copies) {
     BodySite site;
     site.body = &phase.body;
     site.form = &copy;
     site.lanes = g.lanes;
     site.v = g.v;
+    site.first = g.first;
+    site.order = order;
     for (auto& env : g.envs) site.instances.push_back(env.get());
     site.private_lanes = plan_.vector.v ? g.lanes * static_cast<int>(count) : 1;
     if (g.main && phase.body.nodes.size() > 8) site.prefetch = kPrefetchBytes;
@@ -545,7 +560,7 @@ void NestEmitter::vector_blocks(size_t p, const Segment& s, Env& env, Value* lo,
   size_t n = nest_.phases[p].reductions.size();
   auto unroll = static_cast<size_t>(v.unroll);
   std::vector<Accumulator> partial = accumulators(p, v.lanes, unroll);
-  each_group(v, lo, hi, env, [&](Group& g) {
+  each_group(v, s, lo, hi, env, [&](Group& g) {
     std::vector<Accumulator> into;
     for (size_t r = 0; r < n; ++r) {
       for (size_t k = 0; k < g.envs.size(); ++k)

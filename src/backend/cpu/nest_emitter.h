@@ -30,6 +30,7 @@ class NestEmitter {
     std::vector<std::unique_ptr<Env>> envs;
     int lanes = 1;
     SymbolRef v;
+    llvm::Value* first = nullptr;
     bool main = false;  // the widest loop of its axis
   };
   Group group(const Env& parent, const SymbolRef& v, llvm::Value* first, int lanes, int count);
@@ -52,8 +53,8 @@ class NestEmitter {
                 llvm::Value* end, const Env& env, const std::function<void(Env&, llvm::Value*)>& f);
   llvm::Value* row_count(const std::vector<ir::Axis>& axes, const Env& env);
   // lo <= v < hi by groups: widest, one vector, single points.
-  void each_group(const VectorLoop& loop, llvm::Value* lo, llvm::Value* hi, const Env& env,
-                  const std::function<void(Group&)>& f);
+  void each_group(const VectorLoop& loop, const Segment& s, llvm::Value* lo, llvm::Value* hi,
+                  const Env& env, const std::function<void(Group&)>& f);
   void allocate_private(int lanes);
 
   void phases(Group& g, const std::vector<PhaseForm>* forms);
@@ -75,6 +76,7 @@ class NestEmitter {
   bool floating_sum(size_t p) const;
   bool has_scan_axis(size_t p) const;
   bool maybe_empty(size_t p) const;
+  std::vector<SymbolRef> loop_order(size_t p, const PhaseForm& form) const;
   void reset_scans(size_t p, Group& g);
 
   EmitContext& e_;

@@ -313,7 +313,8 @@ void Planner::segments(VectorLoop& loop, const std::vector<size_t>& phases,
       copy = resolver.resolve(nest_.phases[phases[p]].body, copy);
   }
   if (!resolver.shrunk()) {
-    loop.segments.push_back({range, std::move(resolved)});
+    loop.segments.push_back(
+        {range, std::move(resolved), estimate(range.hi - range.lo) < loop.lanes});
     return;
   }
   Range kept = resolver.range();
@@ -322,7 +323,7 @@ void Planner::segments(VectorLoop& loop, const std::vector<size_t>& phases,
     if (depth < kSegmentDepth && estimate(r.hi - r.lo) >= 2.0 * loop.lanes) {
       segments(loop, phases, forms, r, depth + 1);
     } else {
-      loop.segments.push_back({r, forms});
+      loop.segments.push_back({r, forms, estimate(r.hi - r.lo) < loop.lanes});
     }
   };
   side({range.lo, kept.lo});

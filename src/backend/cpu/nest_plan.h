@@ -20,6 +20,7 @@ struct PhaseForm {
 struct Segment {
   Range range;
   std::vector<PhaseForm> phases;
+  bool narrow = false;  // too few points for a vector
 };
 
 struct VectorLoop {

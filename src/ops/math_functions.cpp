@@ -143,7 +143,7 @@ NodeId sigmoid_f32(const F32& f, NodeId x) {
   NodeId top = f.b.select(f.lt(x, f.c(0.0f)), e, f.c(1.0f));
   NodeId q = f.div(top, f.add(e, f.c(1.0f)));
   NodeId small = f.fma(f.b.unary(ScalarOp::neg, e), q, e);
-  return f.b.select(f.lt(x, f.c(-1.4f)), small, q);
+  return f.b.select(f.lt(x, f.c(-1.0986f)), small, q);
 }
 
 // |x| < 0.85: x + x p(x^2). Else 1 - 2^(a q(a)), a = |x|, which is 1 from 3.92 on.

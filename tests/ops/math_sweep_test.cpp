@@ -1,5 +1,5 @@
-#include "ops/math_sweep.h"
-#include "ops/body_eval.h"
+#include "support/math_sweep.h"
+#include "support/body_eval.h"
 #include "ops/math_functions.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Each elementwise operation's scalar rule against its judge, on the edge values of every dtype
 // that it accepts.
-#include "ops/body_eval.h"
+#include "support/body_eval.h"
 #include "ops/helpers.h"
 #include "ops/opdef.h"
 #include "ops/storage.h"

@@ -1,6 +1,6 @@
 #include "ops/storage.h"
 #include "base/small_float.h"
-#include "ops/body_eval.h"
+#include "support/body_eval.h"
 #include "ops/helpers.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "ops/body_eval.h"
+#include "support/body_eval.h"
 
 #include "base/check.h"
 #include "ir/scalar_eval.h"

@@ -274,6 +274,9 @@ const Register constant_like_entry({
 
 std::vector<HostTensor> judge_identity(const JudgeContext& ctx) { return {*ctx.in[0]}; }
 Val identity_scalar(ScalarContext& c) { return c.in[0]; }
+std::optional<Tensors> simplify_identity(const ir::Op&, const Tensors& operands) {
+  return operands;
+}
 std::vector<ir::InferredResult> infer_identity(const InferContext& ctx) {
   return {{ctx.type(0), ctx.elements(0)}};
 }
@@ -286,6 +289,7 @@ const Register identity_entry({
     .infer = infer_identity,
     .judge = judge_identity,
     .gradient = [](const GradientContext& g) -> Tensors { return {g.upstream[0]}; },
+    .simplify = simplify_identity,
     .scalar = identity_scalar,
     .samples = {{.shapes = {{3}}}},
 });
@@ -298,6 +302,7 @@ const Register stop_gradient_entry({
     .infer = infer_identity,
     .judge = judge_identity,
     .no_gradient = true,
+    .simplify = simplify_identity,
     .scalar = identity_scalar,
     .samples = {{.shapes = {{3}}}},
 });

@@ -49,6 +49,13 @@ const Register make_complex_entry({
     .samples = {{.shapes = {{2, 3}, {2, 3}}}, {.shapes = {{4, 1}, {3}}}},
 });
 
+// Real numbers are their own real parts and conjugates.
+std::optional<Tensors> simplify_real(const ir::Op&, const Tensors& operands) {
+  DType d = operands[0].dtype();
+  if (d == DType::unknown || is_complex(d)) return std::nullopt;
+  return operands;
+}
+
 OpDef part(std::string name, std::string doc, bool is_imaginary) {
   return {
       .name = std::move(name),
@@ -70,6 +77,7 @@ OpDef part(std::string name, std::string doc, bool is_imaginary) {
         Tensor zero = constant_like(up, 0);
         return {is_imaginary ? make_complex(zero, up) : make_complex(up, zero)};
       },
+      .simplify = is_imaginary ? Simplify{} : simplify_real,
       .scalar =
           [is_imaginary](ScalarContext& c) {
             if (!is_imaginary) return Val{c.in[0].re};
@@ -96,6 +104,7 @@ const Register conjugate_entry({
     .gradient = [](const GradientContext& g) -> Tensors {
       return {conjugate_if_complex(g.upstream[0])};
     },
+    .simplify = simplify_real,
     .scalar =
         [](ScalarContext& c) {
           Val r = c.in[0];

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 
 namespace heddle::ops {
 
@@ -135,8 +136,8 @@ NodeId tanh_f32(const F32& f, NodeId x) {
   return f.b.select(f.lt(a, f.c(0.55f)), near, f.copy_sign(far, x));
 }
 
-// With e = exp(-|x|): 1 / (1 + e), or for negative x: q = e / (1 + e), which keeps small results exact, and far from 0
-// e - e q, to which the roundings of the sum and of the quotient matter less.
+// With e = exp(-|x|): 1 / (1 + e), or for negative x: q = e / (1 + e), which keeps small results
+// exact, and far from 0 e - e q, to which the roundings of the sum and of the quotient matter less.
 NodeId sigmoid_f32(const F32& f, NodeId x) {
   NodeId a = f.at_most(f.abs(x), 104.5f);
   NodeId e = exp_bounded(f, f.b.unary(ScalarOp::neg, a));
@@ -213,6 +214,31 @@ NodeId power_f32(const F32& f, NodeId x, NodeId y) {
   return b.select(f.either(f.eq(y, zero), unit), one, result);
 }
 
+// The value of a constant node of f32 or f64.
+std::optional<double> constant_of(const BodyBuilder& b, NodeId n) {
+  const ir::Node& node = b.body().nodes[n];
+  if (node.op != ScalarOp::constant) return std::nullopt;
+  if (node.type == f64) return std::bit_cast<double>(node.bits);
+  return std::bit_cast<float>(static_cast<uint32_t>(node.bits));
+}
+
+// Frequent exponents that are constants of the kernel, where a few nodes are at least as exact;
+// else kNoNode.
+NodeId plain_power(BodyBuilder& b, NodeId x, double exponent) {
+  DType t = b.type(x);
+  NodeId one = b.constant(t, 1), infinity = b.constant(t, INFINITY);
+  if (exponent == 1) return x;
+  if (exponent == -1) return b.binary(ScalarOp::div, one, x);
+  if (exponent == 2) return b.binary(ScalarOp::mul, x, x);
+  if (exponent == 3) return b.binary(ScalarOp::mul, b.binary(ScalarOp::mul, x, x), x);
+  if (std::fabs(exponent) != 0.5) return ir::kNoNode;
+  // pow(-0, 1/2) is +0, pow(-inf, 1/2) is +inf.
+  NodeId positive = b.binary(ScalarOp::add, x, b.constant(t, 0));
+  NodeId least = b.binary(ScalarOp::eq, x, b.constant(t, -INFINITY));
+  NodeId root = b.select(least, infinity, b.unary(ScalarOp::sqrt, positive));
+  return exponent > 0 ? root : b.binary(ScalarOp::div, one, root);
+}
+
 NodeId sigmoid_f64(BodyBuilder& b, NodeId x) {
   NodeId one = b.constant(f64, 1);
   NodeId e = b.call(LibraryFunction::exp, b.unary(ScalarOp::neg, b.unary(ScalarOp::abs, x)));
@@ -243,6 +269,10 @@ NodeId erf_node(BodyBuilder& b, NodeId x) {
   return is_f32(b, x) ? erf_f32(F32(b), x) : b.call(LibraryFunction::erf, x);
 }
 NodeId power_node(BodyBuilder& b, NodeId x, NodeId y) {
+  if (std::optional<double> exponent = constant_of(b, y)) {
+    NodeId plain = plain_power(b, x, *exponent);
+    if (plain != ir::kNoNode) return plain;
+  }
   return is_f32(b, x) ? power_f32(F32(b), x, y) : b.call(LibraryFunction::pow, x, y);
 }
 

@@ -126,14 +126,14 @@ NodeId tanh_f32(const F32& f, NodeId x) {
   NodeId a = f.abs(x);
   NodeId square = f.mul(x, x);
   NodeId p = f.horner(square, {0x1.0d51d4p-6f, -0x1.af7d36p-5f, 0x1.10cefcp-3f, -0x1.555452p-2f});
-  NodeId near = f.fma(f.mul(square, x), p, x);
+  NodeId near = f.fma(f.mul(square, a), p, a);
   NodeId bounded = f.at_most(a, 9.1f);
   NodeId z = f.fma(bounded, f.c(2 * kLog2e), f.c(kShifter127));
   NodeId n = f.sub(z, f.c(kShifter127));
   NodeId r = f.fma(bounded, f.c(2 * kLog2e), f.b.unary(ScalarOp::neg, n));
   NodeId e = f.fma(exp2_fraction(f, r), f.value(f.shl(f.bits(z), 23)), f.c(1.0f));
   NodeId far = f.sub(f.c(1.0f), f.div(f.c(2.0f), e));
-  return f.b.select(f.lt(a, f.c(0.55f)), near, f.copy_sign(far, x));
+  return f.copy_sign(f.b.select(f.lt(a, f.c(0.55f)), near, far), x);  // -0 keeps its sign
 }
 
 // With e = exp(-|x|): 1 / (1 + e), or for negative x: q = e / (1 + e), which keeps small results

@@ -4,6 +4,7 @@
 Needs mpmath and numpy. Coefficients are rounded to the target type one after another, lowest power first; after each the others are
 fitted again, so that they make up for the rounding.
 """
+
 import struct
 
 import mpmath as mp
@@ -110,46 +111,89 @@ def main():
     # exp(r) = 1 + r + r^2 q(r); relative error.
     q = divided(lambda r: (mp.exp(r) - 1 - r) / r**2, 0.5)
     for degree in (3, 4):
-        show(f"exp q, degree {degree + 2} in all", fit_rounded(q, lambda r: r**2 / mp.exp(r),
-             list(range(degree + 1)), -half_ln2, half_ln2, "f32"), "f32", "f")
+        show(
+            f"exp q, degree {degree + 2} in all",
+            fit_rounded(q, lambda r: r**2 / mp.exp(r), list(range(degree + 1)), -half_ln2, half_ln2, "f32"),
+            "f32",
+            "f",
+        )
     # 2^r = 1 + r p(r)
-    p = divided(lambda r: (mp.mpf(2)**r - 1) / r, mp.log(2))
+    p = divided(lambda r: (mp.mpf(2) ** r - 1) / r, mp.log(2))
     for n in (5, 6):
-        show(f"exp2 p, {n} terms", fit_rounded(p, lambda r: abs(r) / mp.mpf(2)**r,
-             list(range(n)), mp.mpf("-0.5005"), mp.mpf("0.5005"), "f32"), "f32", "f")
+        show(
+            f"exp2 p, {n} terms",
+            fit_rounded(
+                p, lambda r: abs(r) / mp.mpf(2) ** r, list(range(n)), mp.mpf("-0.5005"), mp.mpf("0.5005"), "f32"
+            ),
+            "f32",
+            "f",
+        )
     # tanh(x) = x + x^3 p(x^2) for |x| < bound; relative error. t = x^2.
     for bound, n in ((0.5, 4), (0.55, 4), (0.6, 5)):
-        p = divided(lambda t: (mp.tanh(mp.sqrt(t)) - mp.sqrt(t)) / mp.sqrt(t)**3, mp.mpf(-1) / 3)
-        show(f"tanh p(x^2), |x| < {bound}, {n} terms",
-             fit_rounded(p, lambda t: t * mp.sqrt(t) / mp.tanh(mp.sqrt(t)) if t else mp.mpf(0),
-                         list(range(n)), mp.mpf(0), mp.mpf(bound)**2, "f32"), "f32", "f")
+        p = divided(lambda t: (mp.tanh(mp.sqrt(t)) - mp.sqrt(t)) / mp.sqrt(t) ** 3, mp.mpf(-1) / 3)
+        show(
+            f"tanh p(x^2), |x| < {bound}, {n} terms",
+            fit_rounded(
+                p,
+                lambda t: t * mp.sqrt(t) / mp.tanh(mp.sqrt(t)) if t else mp.mpf(0),
+                list(range(n)),
+                mp.mpf(0),
+                mp.mpf(bound) ** 2,
+                "f32",
+            ),
+            "f32",
+            "f",
+        )
     # log(1 + f) = f - f^2 / 2 + f^3 p(f); relative error.
     low, high = mp.sqrt(0.5) - 1, mp.sqrt(2) - 1
     p = divided(lambda f: (mp.log(1 + f) - f + f**2 / 2) / f**3, mp.mpf(1) / 3)
     for n in (7, 8):
-        show(f"log p, {n} terms", fit_rounded(p, lambda f: abs(f**3 / mp.log(1 + f)) if f else mp.mpf(0),
-             list(range(n)), low, high, "f32"), "f32", "f")
+        show(
+            f"log p, {n} terms",
+            fit_rounded(p, lambda f: abs(f**3 / mp.log(1 + f)) if f else mp.mpf(0), list(range(n)), low, high, "f32"),
+            "f32",
+            "f",
+        )
     # erf(x) = x + x p(x^2), |x| < bound
     for bound, n in ((0.85, 6), (0.9, 6), (1.0, 7)):
         p = divided(lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t) - 1, 2 / mp.sqrt(mp.pi) - 1)
-        show(f"erf p(x^2), |x| < {bound}, {n} terms",
-             fit_rounded(p, lambda t: mp.sqrt(t) / mp.erf(mp.sqrt(t)) if t else mp.sqrt(mp.pi) / 2,
-                         list(range(n)), mp.mpf(0), mp.mpf(bound)**2, "f32"), "f32", "f")
+        show(
+            f"erf p(x^2), |x| < {bound}, {n} terms",
+            fit_rounded(
+                p,
+                lambda t: mp.sqrt(t) / mp.erf(mp.sqrt(t)) if t else mp.sqrt(mp.pi) / 2,
+                list(range(n)),
+                mp.mpf(0),
+                mp.mpf(bound) ** 2,
+                "f32",
+            ),
+            "f32",
+            "f",
+        )
     # 1 - erf(a) = 2^(a p(a)) on [bound, 3.95]: absolute error of erf.
     for bound, n in ((0.85, 6), (0.9, 6), (0.9, 7)):
         p = lambda a: mp.log(mp.erfc(a), 2) / a
-        show(f"erf tail p, from {bound}, {n} terms", fit_rounded(p, lambda a: a * mp.erfc(a) * mp.log(2),
-             list(range(n)), mp.mpf(bound), mp.mpf("3.95"), "f32"), "f32", "f")
+        show(
+            f"erf tail p, from {bound}, {n} terms",
+            fit_rounded(p, lambda a: a * mp.erfc(a) * mp.log(2), list(range(n)), mp.mpf(bound), mp.mpf("3.95"), "f32"),
+            "f32",
+            "f",
+        )
     # log2(1 + f) = f p(f); relative error.
     p = divided(lambda f: mp.log(1 + f, 2) / f, 1 / mp.log(2))
     for n in (12, 13, 14):
         c, worst = remez(p, lambda f: 1 / p(f), list(range(n)), low, high)
         show(f"log2 p, {n} terms", ({k: to_float(v, "f64") for k, v in c.items()}, worst), "f64", "")
     # atan(t) = t + t^3 p(t^2), |t| <= tan(pi / 8)
-    p = divided(lambda t: (mp.atan(mp.sqrt(t)) - mp.sqrt(t)) / mp.sqrt(t)**3, mp.mpf(-1) / 3)
+    p = divided(lambda t: (mp.atan(mp.sqrt(t)) - mp.sqrt(t)) / mp.sqrt(t) ** 3, mp.mpf(-1) / 3)
     for n in (11, 12):
-        c, worst = remez(p, lambda t: t * mp.sqrt(t) / mp.atan(mp.sqrt(t)) if t else mp.mpf(10)**-9, list(range(n)),
-                         mp.mpf(0), mp.tan(mp.pi / 8)**2 * mp.mpf("1.0001"))
+        c, worst = remez(
+            p,
+            lambda t: t * mp.sqrt(t) / mp.atan(mp.sqrt(t)) if t else mp.mpf(10) ** -9,
+            list(range(n)),
+            mp.mpf(0),
+            mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.0001"),
+        )
         show(f"atan p(t^2), {n} terms", ({k: to_float(v, "f64") for k, v in c.items()}, worst), "f64", "")
 
 

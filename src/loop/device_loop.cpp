@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "loop/kernel_builder.h"
 #include "loop/limits.h"
+#include "loop/row_access.h"
 
 #include <algorithm>
 #include <set>
@@ -68,9 +69,6 @@ class LoopBuilder {
   struct Carried {
     BufferId now = 0, next = 0;
   };
-  struct Stacked {
-    BufferId whole = 0, counter = 0;
-  };
 
   using Wanted = std::map<ValueId, BufferId>;
   void region(Sequence& s, RegionId id, const std::vector<BufferId>& arguments,
@@ -86,9 +84,9 @@ class LoopBuilder {
   std::vector<Carried> carry(Sequence& s, const std::vector<ValueId>& initial,
                              const std::vector<ValueId>& arguments);
   void advance(Sequence& s, RegionId id, const std::vector<BufferId>& arguments,
-               const std::vector<Carried>& carried, const std::vector<Stacked>& stacked);
-  std::vector<Stacked> stack(Sequence& s, OpId id, const ops::ControlInfo& info, BufferId counter,
-                             bool zero);
+               const std::vector<Carried>& carried, const std::vector<RowOf>& stacked);
+  std::vector<RowOf> stack(Sequence& s, OpId id, const ops::ControlInfo& info, BufferId counter,
+                           bool zero);
   BufferId bounded(Sequence& s, BufferId predicate, BufferId counter, int64_t bound);
 
   BufferId value(Sequence& s, ValueId v);
@@ -102,7 +100,7 @@ class LoopBuilder {
   void barrier(Sequence& s);
   void nested(Sequence& s, Stmt stmt, const Hazards& touched);
   void copy(Sequence& s, BufferId to, BufferId from);
-  void copy_row(Sequence& s, BufferId whole, BufferId row, BufferId counter, bool store);
+  void copy_row(Sequence& s, const RowOf& row, BufferId buffer, bool store);
   void fill_zero(Sequence& s, BufferId to);
   void set_scalar(Sequence& s, BufferId to, int64_t value);
   void add_one(Sequence& s, BufferId counter);
@@ -116,7 +114,9 @@ class LoopBuilder {
   KernelBuilder kernel_;
   std::map<ValueId, BufferId> env_;
   std::map<ValueId, ValueId> aliases_;
-  std::set<BufferId> private_;  // scratch of one inlined kernel: dead after it
+  std::map<ValueId, RowOf> slices_;  // arguments that are rows of an array
+  std::map<ValueId, RowOf> rows_;    // results that become rows of one; erased once they are
+  std::set<BufferId> private_;       // scratch of one inlined kernel: dead after it
   size_t nests_ = 0;
   std::vector<std::string> notes_;
 };
@@ -265,28 +265,18 @@ void LoopBuilder::copy(Sequence& s, BufferId to, BufferId from) {
   nest(s, one_phase(p.axes, b));
 }
 
-// row = whole[counter, ...], or with `store` the other way round.
-void LoopBuilder::copy_row(Sequence& s, BufferId whole, BufferId row, BufferId counter,
-                           bool store) {
-  Pass p = pass_over(kernel_.at(row).extents);
+// Copies a row to a buffer, or with `store` the other way round.
+void LoopBuilder::copy_row(Sequence& s, const RowOf& row, BufferId buffer, bool store) {
+  Pass p = pass_over(kernel_.at(buffer).extents);
+  DType dtype = kernel_.at(buffer).dtype;
   ir::BodyBuilder b;
-  Expr count = kernel_.at(whole).extents[0];
-  std::vector<Expr> at;
-  if (count.is(1)) {
-    at.push_back(0);
-  } else {
-    NodeId k = b.load(DType::i64, {counter, {}});
-    at.push_back(
-        Expr(b.bind(k, 0, std::max<int64_t>(count.constant_or(INT64_MAX) - 1, 0), &count)));
-  }
-  at.insert(at.end(), p.coords.begin(), p.coords.end());
-  DType dtype = kernel_.at(row).dtype;
-  if (store) {
-    b.store({whole, at}, b.load(dtype, {row, p.coords}));
-  } else {
-    b.store({row, p.coords}, b.load(dtype, {whole, at}));
-  }
-  nest(s, one_phase(p.axes, b));
+  // A buffer id that no other access has stands for the row.
+  BufferId stand_in = UINT32_MAX;
+  BufferId from = store ? buffer : stand_in, to = store ? stand_in : buffer;
+  b.store({to, p.coords}, b.load(dtype, {from, p.coords}));
+  ir::Nest n = one_phase(p.axes, b);
+  use_rows(n.phases[0], {{stand_in, row}}, {});
+  nest(s, std::move(n));
 }
 
 void LoopBuilder::fill_zero(Sequence& s, BufferId to) {
@@ -322,6 +312,11 @@ BufferId LoopBuilder::to_scalar(Sequence& s, BufferId b, const char* what) {
 // The buffer that holds a value here; another name of one is copied where its shape differs.
 BufferId LoopBuilder::value(Sequence& s, ValueId v) {
   if (auto it = env_.find(v); it != env_.end()) return it->second;
+  if (auto it = slices_.find(v); it != slices_.end()) {
+    BufferId own = fresh(v, "slice");
+    copy_row(s, it->second, own, false);
+    return own;
+  }
   auto alias = aliases_.find(v);
   if (alias == aliases_.end()) return kernel_.input(v);
   BufferId held = value(s, alias->second);
@@ -352,9 +347,22 @@ bool fits_registers(const ir::Kernel& k, BufferId b) {
   return true;
 }
 
+// A phase of an inlined kernel on this kernel's buffers.
+void rebind(ir::Phase& p, const std::vector<BufferId>& map, const std::map<BufferId, RowOf>& slices,
+            const std::map<BufferId, RowOf>& rows) {
+  // Rows name this kernel's buffers already: what is added for them comes after `accesses`.
+  std::vector<BufferId> before;
+  for (const ir::Access& a : p.body.accesses) before.push_back(a.buffer);
+  use_rows(p, slices, rows);
+  for (size_t k = 0; k < before.size(); ++k) {
+    if (!slices.contains(before[k])) p.body.accesses[k].buffer = map[before[k]];
+  }
+}
+
 void LoopBuilder::inline_kernel(Sequence& s, const BoundKernel& k) {
   std::vector<BufferId> map;
   std::vector<std::pair<BufferId, BufferId>> late;  // register, memory
+  std::map<BufferId, RowOf> slices, rows;           // by the inlined kernel's buffers
   size_t binding = 0;
   for (const ir::Buffer& b : k.kernel.buffers) {
     if (b.role == BufferRole::scalar_local || b.role == BufferRole::row_local) {
@@ -367,9 +375,19 @@ void LoopBuilder::inline_kernel(Sequence& s, const BoundKernel& k) {
       private_.insert(map.back());
       continue;
     }
+    auto buffer = static_cast<BufferId>(map.size());
+    if (auto slice = slices_.find(v); slice != slices_.end()) {
+      slices.emplace(buffer, slice->second);
+      map.push_back(slice->second.whole);
+      continue;
+    }
     if (b.role != BufferRole::output) {
       map.push_back(value(s, v));
       continue;
+    }
+    if (auto row = rows_.find(v); row != rows_.end()) {
+      rows.emplace(buffer, row->second);
+      rows_.erase(row);
     }
     auto it = env_.find(v);
     BufferId target = it != env_.end() ? it->second : fresh(v, "v");
@@ -385,9 +403,7 @@ void LoopBuilder::inline_kernel(Sequence& s, const BoundKernel& k) {
   for (const Stmt& st : k.kernel.body) {
     if (st.kind != StmtKind::nest) continue;  // barriers are put in anew
     ir::Nest n = *st.nest;
-    for (ir::Phase& p : n.phases) {
-      for (ir::Access& a : p.body.accesses) a.buffer = map[a.buffer];
-    }
+    for (ir::Phase& p : n.phases) rebind(p, map, slices, rows);
     nest(s, std::move(n));
   }
   for (const auto& [local, memory] : late) copy(s, local, memory);
@@ -457,8 +473,7 @@ std::vector<LoopBuilder::Carried> LoopBuilder::carry(Sequence& s,
 
 // The region that computes the next carried values (results from `first`), and the step to them.
 void LoopBuilder::advance(Sequence& s, RegionId id, const std::vector<BufferId>& arguments,
-                          const std::vector<Carried>& carried,
-                          const std::vector<Stacked>& stacked) {
+                          const std::vector<Carried>& carried, const std::vector<RowOf>& stacked) {
   const ir::Region& r = graph_.region(id);
   // A value that is handed on as it is stays where it is.
   std::vector<size_t> moving;
@@ -475,11 +490,22 @@ void LoopBuilder::advance(Sequence& s, RegionId id, const std::vector<BufferId>&
     bool moves = std::find(moving.begin(), moving.end(), k) != moving.end();
     targets[k] = moves ? carried[k].next : carried[k].now;
   }
+  for (size_t k = 0; k < stacked.size(); ++k) {
+    rows_.try_emplace(r.results[carried.size() + k], stacked[k]);
+  }
   region_into(s, id, arguments, 0, targets);
   for (size_t k = 0; k < stacked.size(); ++k) {
-    copy_row(s, stacked[k].whole, value(s, r.results[carried.size() + k]), stacked[k].counter,
-             true);
+    ValueId v = r.results[carried.size() + k];
+    auto row = rows_.find(v);
+    bool written = row == rows_.end();
+    // One value may be several rows; only the first went along with its kernel.
+    bool first = std::find(r.results.begin() + static_cast<int64_t>(carried.size()),
+                           r.results.begin() + static_cast<int64_t>(carried.size() + k),
+                           v) == r.results.begin() + static_cast<int64_t>(carried.size() + k);
+    if (written && first) continue;
+    copy_row(s, stacked[k], value(s, v), true);
   }
+  for (size_t k = 0; k < stacked.size(); ++k) rows_.erase(r.results[carried.size() + k]);
   for (size_t k : moving) {
     if (kernel_.at(carried[k].now).role == BufferRole::scalar_local) {
       copy(s, carried[k].now, carried[k].next);
@@ -489,17 +515,16 @@ void LoopBuilder::advance(Sequence& s, RegionId id, const std::vector<BufferId>&
   }
 }
 
-std::vector<LoopBuilder::Stacked> LoopBuilder::stack(Sequence& s, OpId id,
-                                                     const ops::ControlInfo& info, BufferId counter,
-                                                     bool zero) {
+std::vector<RowOf> LoopBuilder::stack(Sequence& s, OpId id, const ops::ControlInfo& info,
+                                      BufferId counter, bool zero) {
   const ir::Op& op = graph_.op(id);
-  std::vector<Stacked> out;
+  std::vector<RowOf> out;
   for (size_t k = op.results.size() - info.stacked; k < op.results.size(); ++k) {
     const Type& type = graph_.value(op.results[k]).type;
     if (elements_per_byte(type.dtype) > 1) throw Refused{"rows of a packed type"};
     out.push_back({kernel_.scratch("stacked" + std::to_string(k), memory_type(type.dtype),
                                    memory_extents(type)),
-                   counter});
+                   counter, (*type.shape)[0]});
     if (zero) fill_zero(s, out.back().whole);
   }
   return out;
@@ -548,7 +573,7 @@ std::vector<BufferId> LoopBuilder::while_loop(Sequence& s, OpId id, const ops::C
     counter = scalar("iteration", DType::i64);
     set_scalar(s, counter, 0);
   }
-  std::vector<Stacked> stacked = stack(s, id, info, counter, true);
+  std::vector<RowOf> stacked = stack(s, id, info, counter, true);
   std::vector<BufferId> now;
   for (const Carried& c : carried) now.push_back(c.now);
   Sequence first;
@@ -575,7 +600,7 @@ std::vector<BufferId> LoopBuilder::while_loop(Sequence& s, OpId id, const ops::C
   s.open.add(first.open);
   s.open.add(second.open);  // still there where `first` has no barrier
   std::vector<BufferId> results = passed;
-  for (const Stacked& k : stacked) {
+  for (const RowOf& k : stacked) {
     results.push_back(k.whole);
     s.open.written.insert(k.whole);
   }
@@ -597,7 +622,7 @@ std::vector<BufferId> LoopBuilder::for_loop(Sequence& s, OpId id, const ops::Con
     st.has_count_buffer = true;
     st.predicate = to_scalar(s, value(s, info.count_value), "count");
   }
-  std::vector<Stacked> stacked = stack(s, id, info, st.counter, false);
+  std::vector<RowOf> stacked = stack(s, id, info, st.counter, false);
   Sequence inside;
   std::vector<BufferId> bound{st.counter};
   for (const Carried& c : carried) bound.push_back(c.now);
@@ -605,8 +630,8 @@ std::vector<BufferId> LoopBuilder::for_loop(Sequence& s, OpId id, const ops::Con
     ValueId slice = body.arguments[1 + n + k];
     if (elements_per_byte(graph_.value(slice).type.dtype) > 1)
       throw Refused{"rows of a packed type"};
-    bound.push_back(fresh(slice, "slice"));
-    copy_row(inside, value(inside, info.slices[k]), bound.back(), st.counter, false);
+    const Expr& count = (*graph_.value(info.slices[k]).type.shape)[0];
+    slices_.emplace(slice, RowOf{value(s, info.slices[k]), st.counter, count});
   }
   advance(inside, info.first, bound, carried, stacked);
   close_iteration(inside);
@@ -616,7 +641,7 @@ std::vector<BufferId> LoopBuilder::for_loop(Sequence& s, OpId id, const ops::Con
   s.open.add(inside.open);
   std::vector<BufferId> results;
   for (const Carried& c : carried) results.push_back(c.now);
-  for (const Stacked& k : stacked) results.push_back(k.whole);
+  for (const RowOf& k : stacked) results.push_back(k.whole);
   return results;
 }
 

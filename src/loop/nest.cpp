@@ -36,23 +36,22 @@ ir::ReduceOp reduce_op(const KernelBuilder& kernel, const Member& m) {
   return rule.choose ? rule.choose(op) : rule.op;
 }
 
-// The running combination at a member's coordinates; `position` counts along the scan.
-Val scanned_value(ir::BodyBuilder& b, ElementBuilder& e, const KernelBuilder& kernel,
-                  const Member& m, const std::vector<Expr>& coords, const Expr& position) {
+ops::ScanRule scan_rule(const KernelBuilder& kernel, const Member& m) {
   const ir::Op& op = kernel.graph().op(m.node->op);
-  ops::ScanRule rule = op.def->scan(kernel.graph(), op);
-  NodeId mask = kNoNode;
-  if (rule.exclusive)
-    mask = b.binary(ir::ScalarOp::gt, b.index(position), b.constant_int(DType::i64, 0));
+  return op.def->scan(kernel.graph(), op);
+}
+
+Val scan_element(ir::BodyBuilder& b, ElementBuilder& e, const KernelBuilder& kernel,
+                 const Member& m, const std::vector<Expr>& coords, const Expr& position) {
+  const ir::Op& op = kernel.graph().op(m.node->op);
+  ops::ScanRule rule = scan_rule(kernel, m);
+  if (!rule.exclusive) return e.element(op.operands[0], coords);
+  NodeId mask = b.binary(ir::ScalarOp::gt, b.index(position), b.constant_int(DType::i64, 0));
   Val v = e.element(op.operands[0], coords, mask);
-  auto along = [&](NodeId n) {
-    if (mask != kNoNode)
-      n = b.select(mask, n, b.constant_bits(b.type(n), identity_of(rule.op, b.type(n)).bits));
-    return b.scan({rule.op}, n);
+  auto masked = [&](NodeId n) {
+    return b.select(mask, n, b.constant_bits(b.type(n), identity_of(rule.op, b.type(n)).bits));
   };
-  Val r{along(v.re)};
-  if (v.complex()) r.im = along(v.im);
-  return cast_value(b, r, kernel.type(m.node->value).dtype);
+  return {masked(v.re), v.complex() ? masked(v.im) : kNoNode};
 }
 
 void drop_empty_phases(ir::Nest& nest) {
@@ -223,7 +222,11 @@ void NestBuilder::build_task(ir::BodyBuilder& b, ElementBuilder& e, const Task& 
     }
     case NodeKind::scan: {
       Val v =
-          scanned_value(b, e, kernel_, m, m.inner_coords, Expr(group_.spaces[m.space].back().var));
+          scan_element(b, e, kernel_, m, m.inner_coords, Expr(group_.spaces[m.space].back().var));
+      ir::ScanSpec spec{scan_rule(kernel_, m).op};
+      v.re = b.scan(spec, v.re);
+      if (v.complex()) v.im = b.scan(spec, v.im);
+      v = cast_value(b, v, kernel_.type(value).dtype);
       scanned_[value] = v;
       make(b, m, v, folds);
       return;

@@ -33,7 +33,7 @@ GroupPlan plan_phases(const Group& group, const std::set<ir::ValueId>& needed,
 // One nest with all phases.
 void build_nest(const GroupPlan& plan, KernelBuilder& kernel);
 
-// How a long row is cut into blocks; nullopt: not at all.
+// How a long row is cut into blocks.
 struct Blocking {
   size_t axis = 0;  // inner axes before it become outer ones, it is cut, those after it stay
   Expr chunk, blocks;
@@ -44,8 +44,19 @@ struct SplitDecision {
   std::vector<std::optional<Blocking>> blocking;  // by space
 };
 SplitDecision decide_split(const Group& group, const ScheduleOptions& options);
+// How the inner axes of a space are cut in the nests over it.
+struct Cut {
+  std::vector<LoopAxis> outer, inner;  // block axes; what is left inside
+  Bindings map;                        // the space's variables in theirs
+  Expr base;                           // row-major position of the block's first point in the space
+};
+Cut cut_space(const std::vector<LoopAxis>& axes, const std::optional<Blocking>& b);
 // A nest for each phase, with grid barriers between and partial results in scratch.
 void build_split(const GroupPlan& plan, const SplitDecision& decision, KernelBuilder& kernel);
+
+// A long scan: blocks are folded, then each scans on from the fold of those before it.
+bool can_split_scan(const GroupPlan& plan);
+void build_split_scan(const GroupPlan& plan, const Blocking& blocking, KernelBuilder& kernel);
 
 // Kernels of a single node with a form of their own.
 void build_scatter(const Member& m, const std::vector<Placement>& placement, KernelBuilder& kernel);
@@ -57,8 +68,10 @@ void build_packed(const Member& m, const std::vector<Placement>& placement, Kern
 ir::Val row_value(ir::BodyBuilder& b, const KernelBuilder& kernel, const Member& m, uint32_t phase,
                   uint32_t first);
 ir::ReduceOp reduce_op(const KernelBuilder& kernel, const Member& m);
-ir::Val scanned_value(ir::BodyBuilder& b, ElementBuilder& e, const KernelBuilder& kernel,
-                      const Member& m, const std::vector<Expr>& coords, const Expr& position);
+ops::ScanRule scan_rule(const KernelBuilder& kernel, const Member& m);
+// The element that a scan takes in at `position` along it, whose coordinates are `coords`.
+ir::Val scan_element(ir::BodyBuilder& b, ElementBuilder& e, const KernelBuilder& kernel,
+                     const Member& m, const std::vector<Expr>& coords, const Expr& position);
 // Drops phases that do nothing and renumbers what refers to them.
 void drop_empty_phases(ir::Nest& nest);
 

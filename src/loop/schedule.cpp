@@ -74,8 +74,16 @@ BoundKernel build_group(const ir::Graph& graph, const RegionPlan& plan, const Gr
   } else {
     GroupPlan phases = plan_phases(group, needed, plan.placement);
     SplitDecision split = decide_split(group, options);
-    if (split.split) {
-      notes.push_back(split.reason);
+    bool scans = std::any_of(group.members.begin(), group.members.end(),
+                             [](const Member& m) { return m.node->kind == NodeKind::scan; });
+    if (split.split && scans && !can_split_scan(phases)) {
+      notes.push_back("long scans run in one piece: other loops of the kernel depend on them");
+      split.split = false;
+    }
+    if (split.split) notes.push_back(split.reason);
+    if (split.split && scans) {
+      build_split_scan(phases, *split.blocking[1], kernel);
+    } else if (split.split) {
       build_split(phases, split, kernel);
     } else {
       build_nest(phases, kernel);

@@ -75,15 +75,41 @@ Blocking block(const std::vector<LoopAxis>& axes, int64_t target) {
 
 }  // namespace
 
+Cut cut_space(const std::vector<LoopAxis>& axes, const std::optional<Blocking>& b) {
+  Cut c;
+  c.base = 0;
+  if (!b) {
+    c.inner = axes;
+    return c;
+  }
+  Expr rest(1);
+  for (size_t k = b->axis + 1; k < axes.size(); ++k) rest = rest * axes[k].extent;
+  Expr lead(0);
+  for (size_t k = 0; k < b->axis; ++k) {
+    c.outer.push_back(axes[k]);
+    lead = lead * axes[k].extent + Expr(axes[k].var);
+  }
+  const LoopAxis& axis = axes[b->axis];
+  LoopAxis at{make_loop_symbol(axis.var->name + "b", b->blocks), b->blocks};
+  Expr first = Expr(at.var) * b->chunk;
+  std::optional<int64_t> n = axis.extent.constant(), chunk = b->chunk.constant();
+  bool even = n && chunk && *n % *chunk == 0;
+  Expr left = even ? b->chunk : min(b->chunk, axis.extent - first);
+  LoopAxis in{make_loop_symbol(axis.var->name, left), left};
+  c.outer.push_back(at);
+  c.inner.push_back(in);
+  c.inner.insert(c.inner.end(), axes.begin() + static_cast<int64_t>(b->axis) + 1, axes.end());
+  c.map.emplace(axis.var->id, first + Expr(in.var));
+  c.base = (lead * axis.extent + first) * rest;
+  return c;
+}
+
 SplitDecision decide_split(const Group& group, const ScheduleOptions& options) {
   SplitDecision d;
   d.blocking.resize(group.spaces.size());
   bool device = options.device != nullptr && options.device->shared_memory > 0;
   int64_t least_rows = device ? limits::kDeviceRows : limits::kHostRows;
   int64_t target = device ? limits::kDeviceBlock : limits::kHostBlock;
-  for (const Member& m : group.members) {
-    if (m.node->kind == NodeKind::scan) return d;
-  }
   Expr rows = product(group.outer);
   for (size_t s = 1; s < group.spaces.size(); ++s) {
     int64_t enough = is_columnar(group, s) ? least_rows * limits::kColumnTile : least_rows;
@@ -101,13 +127,6 @@ SplitDecision decide_split(const Group& group, const ScheduleOptions& options) {
 }
 
 namespace {
-
-// How the inner axes of a space are cut in the nests over it.
-struct Cut {
-  std::vector<LoopAxis> outer, inner;  // block axes; what is left inside
-  Bindings map;                        // the space's variables in theirs
-  Expr base;                           // row-major position of the block's first point in the space
-};
 
 class SplitBuilder {
  public:
@@ -164,34 +183,7 @@ std::vector<LoopAxis> renewed(const std::vector<LoopAxis>& axes) {
 }
 
 Cut SplitBuilder::cut(size_t space) const {
-  const std::vector<LoopAxis>& axes = group_.spaces[space];
-  Cut c;
-  c.base = 0;
-  const std::optional<Blocking>& b = decision_.blocking[space];
-  if (!b) {
-    c.inner = axes;
-    return c;
-  }
-  Expr rest(1);
-  for (size_t k = b->axis + 1; k < axes.size(); ++k) rest = rest * axes[k].extent;
-  Expr lead(0);
-  for (size_t k = 0; k < b->axis; ++k) {
-    c.outer.push_back(axes[k]);
-    lead = lead * axes[k].extent + Expr(axes[k].var);
-  }
-  const LoopAxis& axis = axes[b->axis];
-  LoopAxis at{make_loop_symbol(axis.var->name + "b", b->blocks), b->blocks};
-  Expr first = Expr(at.var) * b->chunk;
-  std::optional<int64_t> n = axis.extent.constant(), chunk = b->chunk.constant();
-  bool even = n && chunk && *n % *chunk == 0;
-  Expr left = even ? b->chunk : min(b->chunk, axis.extent - first);
-  LoopAxis in{make_loop_symbol(axis.var->name, left), left};
-  c.outer.push_back(at);
-  c.inner.push_back(in);
-  c.inner.insert(c.inner.end(), axes.begin() + static_cast<int64_t>(b->axis) + 1, axes.end());
-  c.map.emplace(axis.var->id, first + Expr(in.var));
-  c.base = (lead * axis.extent + first) * rest;
-  return c;
+  return cut_space(group_.spaces[space], decision_.blocking[space]);
 }
 
 bool SplitBuilder::is_arg(const Member& m) const {

@@ -150,6 +150,16 @@ TEST(Schedule, Scans) {
   }
 }
 
+TEST(Schedule, LongScansAreSplit) {
+  for (bool exclusive : {false, true}) {
+    Case c;
+    Tensor x = c.feed(f32, {40001});
+    Tensor s = cumulative_sum(x, {.axis = 0, .exclusive = exclusive, .reverse = exclusive});
+    EXPECT_KERNELS(c, 1, {s * 2.0 + x, cumulative_sum(x * x, {.axis = 0})}, 40001);
+    EXPECT_NE(c.text.find("barrier"), std::string::npos) << c.text;
+  }
+}
+
 TEST(Schedule, GatherAndScatter) {
   Case c;
   Tensor x = c.feed(f16, {5, 3}), u = c.feed(f16, {4, 3});

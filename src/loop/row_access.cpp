@@ -74,7 +74,8 @@ void use_rows(ir::Phase& phase, const std::map<BufferId, RowOf>& rows,
   ir::Body& body = phase.body;
   RowIndices indices(body);
   size_t accesses = body.accesses.size(), stores = body.stores.size();
-  auto to_row = [&](const ir::Access& from, const RowOf& row) {
+  // By value: making an index adds accesses.
+  auto to_row = [&](ir::Access from, const RowOf& row) {
     ir::Access a{row.whole, {indices.index(row)}};
     a.coords.insert(a.coords.end(), from.coords.begin(), from.coords.end());
     return a;
@@ -90,7 +91,7 @@ void use_rows(ir::Phase& phase, const std::map<BufferId, RowOf>& rows,
   }
   for (size_t k = 0; k < accesses; ++k) {
     auto it = rows.find(body.accesses[k].buffer);
-    if (it != rows.end()) body.accesses[k] = to_row(ir::Access(body.accesses[k]), it->second);
+    if (it != rows.end()) body.accesses[k] = to_row(body.accesses[k], it->second);
   }
   indices.finish();
   for (ir::Reduction& r : phase.reductions) r.value = indices.shifted(r.value);

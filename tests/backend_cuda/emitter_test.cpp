@@ -1,6 +1,7 @@
 #include "backend/cuda/compiler.h"
 #include "backend/cuda/emitter.h"
 #include "backend/cuda/prelude.h"
+#include "backend_cuda/graphs.h"
 #include "backend_cuda/kernels.h"
 #include "backend_cuda/simulator.h"
 #include "loop/interpret.h"
@@ -78,6 +79,39 @@ TEST(CudaEmitter, RandomKernelsSimulated) {
     SCOPED_TRACE(seed);
     simulate(random_case(seed), {.wide = false, .vectors = true});
   }
+}
+
+// Aligned copies of the arguments, a simulated run, and what was written back.
+void simulate_kernel(const ir::Kernel& kernel, const target::KernelArgs& args) {
+  SimulatedKernel wide(kernel, {}, {.wide = false, .vectors = true});
+  if (wide.runs(args)) {
+    wide.run(args);
+  } else {
+    SimulatedKernel(kernel, {}, {.wide = false, .vectors = false}).run(args);
+  }
+}
+
+TEST(CudaEmitter, ScheduledGraphsSimulated) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  for (const GraphCase& c : graph_cases(20)) EXPECT_EQ(run_case(c, simulate_kernel), "") << c.name;
+}
+
+TEST(CudaEmitter, RandomGraphsSimulated) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  const char* many = std::getenv("HEDDLE_TEST_GRAPHS");
+  uint64_t count = many != nullptr ? std::strtoull(many, nullptr, 10) : 4;
+  for (uint64_t seed = 1; seed <= count; ++seed) EXPECT_EQ(run_random(seed, simulate_kernel), "");
+}
+
+// With HEDDLE_CACHE_DIR set, the cubins that a run on a GPU will ask for.
+TEST(CudaEmitter, ScheduledGraphsCompile) {
+  if (!cuda::compiler().usable) GTEST_SKIP() << cuda::compiler().reason;
+  std::unique_ptr<target::Emitter> emitter = cuda::make_emitter(described_gpu());
+  auto compile = [&](const ir::Kernel& kernel, const target::KernelArgs& args) {
+    EXPECT_NO_THROW(emitter->compile(kernel, {}));
+    loop::interpret(kernel, args);
+  };
+  for (const GraphCase& c : graph_cases(20)) EXPECT_EQ(run_case(c, compile), "");
 }
 
 TEST(CudaEmitter, CompilesWithoutGpu) {

@@ -1,5 +1,6 @@
 // Everything that needs a GPU; skipped by name where there is none.
 #include "backend/cuda/graph.h"
+#include "backend_cuda/graphs.h"
 #include "backend_cuda/kernels.h"
 #include "loop/interpret.h"
 #include "target/counters.h"
@@ -89,6 +90,36 @@ class Gpu : public testing::Test {
     EXPECT_TRUE(difference.empty()) << difference;
   }
 
+  // Runs a kernel on copies of host memory.
+  Execute execute() {
+    return [this](const ir::Kernel& kernel, const target::KernelArgs& args) {
+      KernelCase c;
+      c.name = kernel.name;
+      c.kernel = kernel;
+      c.symbols.assign(args.symbols.begin(), args.symbols.end());
+      auto number_of = [&](const Symbol& s) -> std::optional<int64_t> {
+        for (size_t k = 0; k < c.symbols.size(); ++k) {
+          if (kernel.symbols[k]->id == s.id) return c.symbols[k];
+        }
+        return std::nullopt;
+      };
+      size_t argument = 0;
+      for (const ir::Buffer& b : kernel.buffers) {
+        if (cuda::is_local(b)) continue;
+        int64_t n = cuda::memory_bytes(b.dtype);
+        for (const Expr& e : b.extents) n *= evaluate(e, number_of);
+        auto* p = static_cast<const std::byte*>(args.buffers[argument++]);
+        c.buffers.emplace_back(p, p + n);
+      }
+      auto compiled = device_->emitter().compile(kernel, {});
+      OnDevice memory(*this, c);
+      stream_->recorder().launch(*compiled, memory.args());
+      stream_->synchronize();
+      for (size_t k = 0; k < memory.pointers.size(); ++k)
+        stream_->copy_to_host(args.buffers[k], memory.pointers[k], static_cast<int64_t>(c.buffers[k].size()));
+    };
+  }
+
   std::shared_ptr<CudaDevice> device_;
   std::unique_ptr<target::Stream> stream_;
 };
@@ -110,6 +141,13 @@ TEST_F(Gpu, BoundsChecked) {
 }
 TEST_F(Gpu, RandomKernels) {
   for (uint64_t seed = 0; seed < number("HEDDLE_TEST_KERNELS", 100); ++seed) check(random_case(seed));
+}
+
+TEST_F(Gpu, ScheduledGraphs) {
+  for (const GraphCase& c : graph_cases(number("HEDDLE_TEST_SIZE", 32))) EXPECT_EQ(run_case(c, execute()), "") << c.name;
+}
+TEST_F(Gpu, RandomGraphs) {
+  for (uint64_t seed = 1; seed <= number("HEDDLE_TEST_GRAPHS", 40); ++seed) EXPECT_EQ(run_random(seed, execute()), "");
 }
 
 TEST_F(Gpu, CopiesOfAllSizes) {

@@ -117,7 +117,11 @@ void Runner::run_kernel(const loop::BoundKernel& k) {
     }
     buffers.push_back(keep.back()->data());
   }
-  loop::interpret(k.kernel, {buffers, symbols}, {.check_bounds = true});
+  if (options_.execute) {
+    options_.execute(k.kernel, {buffers, symbols});
+  } else {
+    loop::interpret(k.kernel, {buffers, symbols}, {.check_bounds = true});
+  }
 }
 
 std::vector<Bytes> Runner::run_region(ir::RegionId id, const std::vector<Bytes>& arguments) {

@@ -6,6 +6,7 @@
 
 #include <heddle/heddle.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct ScheduledOptions {
   bool fusion = true;
   bool fuse_loops = false;
   const target::DeviceDescription* device = nullptr;
+  // Runs a kernel on host memory in place of the interpreter.
+  std::function<void(const ir::Kernel&, const target::KernelArgs&)> execute;
 };
 // `graph`: an extracted one.
 ScheduledRun run_scheduled(const ir::Graph& graph, const std::vector<ops::HostTensor>& feeds,

@@ -1,0 +1,187 @@
+#include "backend_cuda/graphs.h"
+
+#include "base/check.h"
+#include "ops/judge.h"
+#include "support/numeric.h"
+#include "support/random_graph.h"
+
+#include "backend_cuda/simulator.h"
+
+#include <random>
+
+namespace heddle::test {
+
+namespace {
+
+struct Builder {
+  GraphCase c;
+  std::mt19937_64 rng{17};
+  explicit Builder(std::string name) { c.name = std::move(name); }
+  Tensor feed(DType dtype, Shape shape, double low = -2, double high = 2) {
+    std::vector<int64_t> numbers;
+    for (const Expr& e : shape) numbers.push_back(*e.constant());
+    c.feeds.push_back(c.graph.placeholder(dtype, shape));
+    c.values.push_back(random_tensor(dtype, numbers, rng, low, high));
+    return c.feeds.back();
+  }
+  GraphCase done(Tensors targets) {
+    c.targets = std::move(targets);
+    return std::move(c);
+  }
+};
+
+GraphCase chain(int64_t n) {
+  Builder b("chain");
+  Tensor x = b.feed(f32, {n, n}), y = b.feed(f32, {n, n});
+  Tensor v = tanh(exp(x * 0.5) + y) * x - sigmoid(y);
+  return b.done({v * v + x * 0.25});
+}
+GraphCase softmax_case(int64_t n, DType d) {
+  Builder b("softmax_" + std::string(name(d)));
+  Tensor x = b.feed(d, {n, 4 * n});
+  return b.done({softmax(x)});
+}
+GraphCase layer_norm_case(int64_t n, DType d) {
+  Builder b("layer_norm_" + std::string(name(d)));
+  Tensor x = b.feed(d, {n, 4 * n}), g = b.feed(d, {4 * n}), bias = b.feed(d, {4 * n});
+  return b.done({layer_norm(x, g, bias)});
+}
+GraphCase lrn(int64_t n) {
+  Builder b("lrn");
+  Tensor x = b.feed(f32, {2, 12, n, n});
+  return b.done({local_response_norm(x)});
+}
+GraphCase nhwc(int64_t n) {
+  Builder b("nhwc");
+  Tensor x = b.feed(f32, {2, 40, n, n});
+  return b.done({transpose(x, {0, 2, 3, 1}) + 1.0});
+}
+GraphCase sums(int64_t n) {
+  Builder b("sums");
+  Tensor x = b.feed(f32, {4 * n, 2 * n});
+  return b.done({sum(x, {.axes = {0}}), sum(x, {.axes = {1}}), sum(x), argmax(x, {.axis = 1}), mean(x, {.axes = {0}})});
+}
+GraphCase long_sums(int64_t n) {
+  Builder b("long_sums");
+  Tensor x = b.feed(f32, {7, 2048 * n});
+  return b.done({sum(x), reduce_max(x), sum(x * x, {.axes = {1}}), sum(x, {.axes = {0}})});
+}
+GraphCase scans(int64_t n) {
+  Builder b("scans");
+  Tensor x = b.feed(f32, {3, 10 * n}), y = b.feed(i32, {n, 33});
+  return b.done({cumulative_sum(x, {.axis = 1}), cumulative_sum(y, {.axis = 0}), cumulative_sum(y, {.axis = 1}) * 2});
+}
+GraphCase gathers(int64_t n) {
+  Builder b("gathers");
+  Tensor x = b.feed(f32, {50, 2 * n}), at = b.feed(i32, {3 * n}, -50, 49), u = b.feed(f32, {3 * n, 2 * n});
+  Tensor g = gather(x, at, {.axis = 0});
+  return b.done({g + 1.0, scatter_add(x, at, u, {.axis = 0})});
+}
+GraphCase laplacian(int64_t n) {
+  Builder b("laplacian");
+  Tensor x = b.feed(f32, {3 * n, 2 * n}), w = b.feed(f32, {3, 3});
+  return b.done({abs(stencil(x * x, w))});
+}
+GraphCase jacobi(int64_t n) {
+  Builder b("jacobi");
+  Tensor x = b.feed(f32, {n, n + 1}), f = b.feed(f32, {n, n + 1}), w = b.feed(f32, {3, 3}, 0, 0.1);
+  Tensor r0 = b.feed(f32, {}, 10, 11);
+  Tensors r = while_loop({x, r0}, [](const Tensors& v) { return greater(v[1], constant_like(v[1], 0.5)); },
+                         [&](const Tensors& v) {
+                           Tensor next = stencil(v[0], w) + f;
+                           return Tensors{next, reduce_max(abs(next - v[0]))};
+                         });
+  return b.done(r);
+}
+GraphCase scalar_while() {
+  Builder b("scalar_while");
+  Tensor x = b.feed(f32, {}, 1, 2);
+  return b.done(while_loop({x}, [](const Tensors& v) { return less(v[0], constant_like(v[0], 100.0)); },
+                           [](const Tensors& v) { return Tensors{v[0] * 1.5}; }));
+}
+GraphCase recurrent(int64_t n) {
+  Builder b("recurrent");
+  Tensor h = b.feed(f32, {4, n}), xs = b.feed(f32, {5, 4, n}), w = b.feed(f32, {n, n}, -0.1, 0.1);
+  ScanResult r = scan({h}, {xs}, [&](const Tensors& v, const Tensors& s) {
+    Tensor next = tanh(matmul(v[0], w) + s[0]);
+    return ScanResult{{next}, {next}};
+  });
+  return b.done({r.carried[0], r.stacked[0]});
+}
+GraphCase training(int64_t n) {
+  Builder b("training");
+  Tensor x = b.feed(f32, {32, n}), w = b.feed(f32, {n, 10}, -0.1, 0.1), bias = b.feed(f32, {10}), t = b.feed(f32, {32, 10}, 0, 1);
+  Tensor e = softmax(matmul(x, w) + bias) - t;
+  Tensor loss = sum(e * e);
+  Tensors g = gradients(loss, {w, bias});
+  return b.done({loss, w - g[0] * 0.1, bias - g[1] * 0.1});
+}
+GraphCase nested(int64_t n) {
+  Builder b("nested");
+  Tensor x = b.feed(f32, {4, n}), p = b.feed(f32, {}, 1, 2);
+  Tensors r = for_loop(Expr(3), {x}, [&](const Tensor& i, const Tensors& v) {
+    Tensors inner = while_loop({v[0], i}, [](const Tensors& u) { return less(u[1], constant_like(u[1], 3)); },
+                               [](const Tensors& u) { return Tensors{u[0] * 0.5 + mean(u[0]), u[1] + 1.0}; });
+    return Tensors{cond(greater(p, constant_like(p, 0.0)), [&] { return inner[0]; },
+                        [&] { return relu(inner[0]) - cast(i, f32); })};
+  });
+  return b.done(r);
+}
+
+std::string differences(const std::vector<ops::HostTensor>& got, const std::vector<ops::HostTensor>& want) {
+  for (size_t k = 0; k < want.size(); ++k) {
+    Tolerance t = tolerance(want[k].dtype, 4096, 8);
+    t.relative *= 16;
+    std::string d = difference(got[k], want[k], t);
+    if (!d.empty()) return base::cat("target ", k, ": ", d);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<GraphCase> graph_cases(int64_t n) {
+  std::vector<GraphCase> all;
+  all.push_back(chain(n));
+  all.push_back(softmax_case(n, f32));
+  all.push_back(softmax_case(n, f16));
+  all.push_back(layer_norm_case(n, f16));
+  all.push_back(lrn(n));
+  all.push_back(nhwc(n));
+  all.push_back(sums(n));
+  all.push_back(long_sums(n));
+  all.push_back(scans(n));
+  all.push_back(gathers(n));
+  all.push_back(laplacian(n));
+  all.push_back(jacobi(n));
+  all.push_back(scalar_while());
+  all.push_back(recurrent(n));
+  all.push_back(training(n));
+  all.push_back(nested(n));
+  return all;
+}
+
+std::string run_case(const GraphCase& c, const Execute& execute) {
+  static const target::DeviceDescription device = described_gpu();
+  std::shared_ptr<ir::Graph> g = prepare(c.graph, c.feeds, c.targets);
+  ScheduledOptions options{.fuse_loops = true, .device = &device};
+  ScheduledRun want = run_scheduled(*g, c.values, options);
+  options.execute = execute;
+  ScheduledRun got = run_scheduled(*g, c.values, options);
+  std::string d = differences(got.results, want.results);
+  return d.empty() ? "" : base::cat(c.name, ": ", d, "\n", got.text);
+}
+
+std::string run_random(uint64_t seed, const Execute& execute) {
+  static const target::DeviceDescription device = described_gpu();
+  RandomGraph random = random_graph(seed);
+  Verdict verdict = judge_random_graph(random);
+  std::shared_ptr<ir::Graph> g = prepare(random.graph, random.feeds, random.targets);
+  ScheduledRun r = run_scheduled(*g, random.values, {.fuse_loops = seed % 2 == 0, .device = &device, .execute = execute});
+  std::vector<Array> results;
+  for (const ops::HostTensor& t : r.results) results.push_back(to_array(t));
+  std::string d = compare_with(verdict, results);
+  return d.empty() ? "" : base::cat("seed ", seed, ": ", d, "\n", ir::print(*g), "\n", r.text);
+}
+
+}  // namespace heddle::test

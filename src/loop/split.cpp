@@ -112,13 +112,15 @@ SplitDecision decide_split(const Group& group, const ScheduleOptions& options) {
   int64_t target = device ? limits::kDeviceBlock : limits::kHostBlock;
   Expr rows = product(group.outer);
   for (size_t s = 1; s < group.spaces.size(); ++s) {
-    int64_t enough = is_columnar(group, s) ? least_rows * limits::kColumnTile : least_rows;
+    bool columnar = is_columnar(group, s);
+    int64_t enough = columnar ? least_rows * limits::kColumnTile : least_rows;
     Expr length = product(group.spaces[s]);
     // An unknown number of rows is taken for many, an unknown length for long.
     if (rows.upper() >= enough ||
         length.upper() < (device ? limits::kDeviceSplit : limits::kHostSplit))
       continue;
-    d.blocking[s] = block(group.spaces[s], target);
+    d.blocking[s] =
+        block(group.spaces[s], columnar && device ? limits::kDeviceColumnBlock : target);
     d.split = true;
     d.reason = cat("rows of ", length.to_string(), " elements, ", rows.to_string(),
                    " of them, are cut into blocks");

@@ -260,11 +260,12 @@ std::string BodyEmitter::inside_text(uint32_t access) {
   auto id = k_.checked.size();
   k_.checked.push_back({b.name, false});
   std::string out = "(";
-  for (size_t k = 0; k < a.coords.size(); ++k) {
-    out += base::cat(k ? " && " : "", "hd_inside(hd_fault, ", id, "u, ", k, "u, ", k_.names.text(a.coords[k]), ", ",
+  const std::vector<Expr>& coords = phase_.coords[access];
+  for (size_t k = 0; k < coords.size(); ++k) {
+    out += base::cat(k ? " && " : "", "hd_inside(hd_fault, ", id, "u, ", k, "u, ", k_.names.text(coords[k]), ", ",
                      k_.names.text(b.extents[k]), ")");
   }
-  return a.coords.empty() ? "true" : out + ")";
+  return coords.empty() ? "true" : out + ")";
 }
 
 std::string BodyEmitter::load_text(NodeId n) {

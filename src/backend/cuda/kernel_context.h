@@ -30,7 +30,7 @@ struct KernelContext {
   bool check_bounds = false;
   std::set<ir::BufferId> read_only;  // may be read through the read-only path
   std::vector<CheckedAccess> checked;
-  bool uses_shared = false;
+  int64_t shared_bytes = 0;  // dynamic shared memory: row_local buffers of the nest that wants most
 
   std::string buffer(ir::BufferId b) const { return base::cat("b", b); }
 };
@@ -109,7 +109,5 @@ class BodyEmitter {
 
 // Writes a nest, at the current place of the text.
 void emit_nest(KernelContext& k, const NestPlan& nest);
-// Dynamic shared memory of a nest's row_local buffers: bytes, an upper bound; 0 where they are in registers.
-int64_t shared_bytes(const ir::Kernel& kernel, const NestPlan& nest, int block);
 
 }  // namespace heddle::cuda

@@ -54,7 +54,7 @@ class KernelWriter {
   void choose_kind();
   void plan_nests();
   void find_read_only();
-  void signature();
+  std::string signature();
   void locals();
   void statements(const std::vector<ir::Stmt>& list);
   void statement(const ir::Stmt& s);
@@ -143,7 +143,7 @@ void KernelWriter::find_read_only() {
   }
 }
 
-void KernelWriter::signature() {
+std::string KernelWriter::signature() {
   std::string parameters;
   auto add = [&](const std::string& p) { parameters += (parameters.empty() ? "" : ", ") + p; };
   for (ir::BufferId b = 0; b < kernel_.buffers.size(); ++b) {
@@ -156,12 +156,12 @@ void KernelWriter::signature() {
   // At least 1024 threads a multiprocessor where rows are kept in registers: loads must overlap work.
   int blocks = 1;
   if (k_.exact && plans_[0].mapping == Mapping::group) blocks = std::clamp(1024 / k_.block, 1, 16);
-  k_.out.open("HD_KERNEL(", k_.block, ", ", blocks, ") ", out_.entry, "(", parameters, ")");
+  k_.out.open();
   for (size_t s = 0; s < kernel_.symbols.size(); ++s) {
     k_.out.line("const idx e", s, " = (idx)n", s, "; (void)e", s, ";");
     k_.names.set(kernel_.symbols[s], "e" + std::to_string(s));
   }
-  if (out_.shape.shared_bytes > 0) k_.out.line("HD_DYNAMIC_SHARED(hd_smem);");
+  return base::cat("HD_KERNEL(", k_.block, ", ", blocks, ") ", out_.entry, "(", parameters, ") {\n");
 }
 
 void KernelWriter::locals() {
@@ -320,17 +320,17 @@ KernelSource KernelWriter::write() {
   HD_CHECK(!nests_.empty(), "kernel ", kernel_.name, " has no nest");
   choose_kind();
   plan_nests();
-  for (const NestPlan& p : plans_)
-    out_.shape.shared_bytes = std::max(out_.shape.shared_bytes, shared_bytes(kernel_, p, k_.block));
-  HD_CHECK(out_.shape.shared_bytes <= std::max<int64_t>(device_.shared_memory, 48 << 10), "kernel ", kernel_.name,
-           " wants ", out_.shape.shared_bytes, " bytes of shared memory, the device has ", device_.shared_memory);
   if (!options_.check_bounds) find_read_only();
-  signature();
+  std::string head = signature();
   locals();
   statements(kernel_.body);
   k_.out.close();
   finish_shape();
-  out_.text = k_.out.take();
+  out_.shape.shared_bytes = k_.shared_bytes;
+  HD_CHECK(k_.shared_bytes <= std::max<int64_t>(device_.shared_memory, 48 << 10), "kernel ", kernel_.name, " wants ",
+           k_.shared_bytes, " bytes of shared memory, the device has ", device_.shared_memory);
+  if (k_.shared_bytes > 0) head += "  HD_DYNAMIC_SHARED(hd_smem);\n";
+  out_.text = head + k_.out.take() + "}\n";
   out_.checked = std::move(k_.checked);
   return std::move(out_);
 }

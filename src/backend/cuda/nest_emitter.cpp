@@ -573,7 +573,7 @@ void NestEmitter::plan_caches() {
 }
 
 void NestEmitter::declare_row_storage() {
-  std::string offset = "0";
+  int64_t offset = 0;
   for (const auto& [b, place] : locals_) {
     const ir::Buffer& buffer = k_.kernel.buffers[b];
     const char* type = c_type(memory_type(buffer.dtype));
@@ -591,11 +591,11 @@ void NestEmitter::declare_row_storage() {
       continue;
     }
     int64_t bytes = (elements * memory_bytes(buffer.dtype) + 15) / 16 * 16;
-    k_.uses_shared = true;
     std::string row = rows_per_block() > 1 ? base::cat(" + threadIdx.x / ", nest_.group, " * ", bytes) : "";
     k_.out.line(type, "* R", b, " = (", type, "*)(hd_smem + ", offset, row, ");");
-    offset = base::cat(offset, " + ", bytes * rows_per_block());
+    offset += bytes * rows_per_block();
   }
+  k_.shared_bytes = std::max(k_.shared_bytes, offset);
 }
 
 void NestEmitter::group_nest() {
@@ -853,20 +853,5 @@ void NestEmitter::group_scan(size_t p, std::vector<Fold>& folds) {
 }  // namespace
 
 void emit_nest(KernelContext& k, const NestPlan& nest) { NestEmitter(k, nest).emit(); }
-
-int64_t shared_bytes(const ir::Kernel& kernel, const NestPlan& nest, int block) {
-  if (nest.mapping != Mapping::group) return 0;
-  std::map<ir::BufferId, int64_t> elements;
-  for (const PhasePlan& p : nest.phases) {
-    for (const ir::Access& a : p.source->body.accesses) {
-      if (kernel.buffers[a.buffer].role != BufferRole::row_local) continue;
-      int64_t n = bounded(total(p.inner), int64_t{1} << 40);
-      elements[a.buffer] = std::max(elements[a.buffer], n);
-    }
-  }
-  int64_t rows = nest.group <= 32 ? std::max(1, block / nest.group) : 1, bytes = 0;
-  for (auto [b, n] : elements) bytes += (n * memory_bytes(kernel.buffers[b].dtype) + 15) / 16 * 16 * rows;
-  return bytes;
-}
 
 }  // namespace heddle::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <unordered_map>
 
 namespace heddle::cuda {
 
@@ -59,11 +60,27 @@ Expr row_major(const ir::Buffer& buffer, const std::vector<Expr>& coords) {
 PhasePlan plan_phase(const ir::Kernel& kernel, const ir::Phase& phase) {
   PhasePlan p;
   p.source = &phase;
-  for (const ir::Axis& a : phase.inner) p.inner.push_back({a.var, a.extent, a.kind});
-  p.exprs = phase.body.exprs;
+  // Phases may share variables; axes are joined phase by phase, so each gets its own.
+  std::unordered_map<uint64_t, Expr> own;
+  auto renamed = [&](const Expr& e) {
+    return substitute(e, [&](const SymbolRef& s) -> std::optional<Expr> {
+      auto it = own.find(s->id);
+      return it == own.end() ? std::nullopt : std::optional<Expr>(it->second);
+    });
+  };
+  for (const ir::Axis& a : phase.inner) {
+    Expr extent = renamed(a.extent);
+    SymbolRef var = make_loop_symbol(a.var->name, extent);
+    own.insert_or_assign(a.var->id, Expr(var));
+    p.inner.push_back({var, extent, a.kind});
+  }
+  for (const Expr& e : phase.body.exprs) p.exprs.push_back(renamed(e));
   for (const ir::Access& a : phase.body.accesses) {
     const ir::Buffer& b = kernel.buffers[a.buffer];
-    p.offsets.push_back(is_local(b) ? Expr(0) : row_major(b, a.coords));
+    std::vector<Expr> coords;
+    for (const Expr& c : a.coords) coords.push_back(renamed(c));
+    p.offsets.push_back(is_local(b) ? Expr(0) : row_major(b, coords));
+    p.coords.push_back(std::move(coords));
   }
   return p;
 }

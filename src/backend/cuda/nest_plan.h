@@ -32,6 +32,7 @@ struct PhasePlan {
   const ir::Phase* source = nullptr;
   std::vector<LoopAxis> inner;
   std::vector<Expr> offsets;      // of accesses, in elements; 0 for locals
+  std::vector<std::vector<Expr>> coords;  // of accesses, for bounds checks
   std::vector<Expr> exprs;        // of index nodes
   std::vector<AccessForm> forms;  // of accesses
   std::vector<bool> varying;      // of nodes: differs between lanes

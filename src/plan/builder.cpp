@@ -233,8 +233,9 @@ uint32_t Builder::add_kernel(const ir::Kernel& kernel, std::vector<std::string> 
   entry.kernel = std::make_shared<const ir::Kernel>(kernel);
   entry.compiled =
       compile_cached(*target_.emitter, kernel, {options_.check_bounds, options_.threads});
-  entry.host =
-      target_.host_memory ? dynamic_cast<const target::HostKernel*>(entry.compiled.get()) : nullptr;
+  HD_CHECK(!target_.host_memory ||
+               dynamic_cast<const target::HostKernel*>(entry.compiled.get()) != nullptr,
+           "the emitter of ", target_.name, " makes kernels that the host cannot run");
   entry.notes = std::move(notes);
   plan_.kernels.push_back(std::move(entry));
   return static_cast<uint32_t>(plan_.kernels.size() - 1);
@@ -326,6 +327,9 @@ void Builder::emit_op(ir::OpId id, std::vector<Step>& out) {
 }
 
 void Builder::emit_claim(const ChosenClaim& claim, std::vector<Step>& out) {
+  HD_CHECK(!target_.host_memory ||
+               dynamic_cast<const target::HostLibraryCall*>(claim.offer.call.get()) != nullptr,
+           claim.name, " offers a call that the host cannot run");
   Step step = new_step(StepKind::call);
   step.number = next_number();
   step.call = static_cast<uint32_t>(plan_.calls.size());

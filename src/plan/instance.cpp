@@ -2,7 +2,8 @@
 
 #include "base/check.h"
 #include "plan/execute.h"
-#include "target/counters.h"
+
+#include <heddle/error.h>
 
 #include <algorithm>
 
@@ -65,11 +66,15 @@ void Instance::execute(target::Stream& stream) {
   auto body = [&](target::Recorder& recorder) {
     Executor(plan_, *this, stream).run(plan_.steps, recorder);
   };
-  if (recording_ && changed_ && !stream.update(*recording_, body)) recording_.reset();
-  if (!recording_) recording_ = stream.record(body);
+  try {
+    if (recording_ && changed_ && !stream.update(*recording_, body)) recording_.reset();
+    if (!recording_) recording_ = stream.record(body);
+  } catch (const UnsupportedError&) {  // something in it runs in order only
+    recording_.reset();
+  }
   if (!recording_) {
     recording_failed_ = true;
-    Executor(plan_, *this, stream).run(plan_.steps, stream.recorder());
+    body(stream.recorder());
     return;
   }
   changed_ = false;
@@ -102,14 +107,20 @@ std::unique_ptr<Instance> InstancePool::take(const Layout& layout) {
   return nullptr;
 }
 
+int64_t InstancePool::idle_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& instance : idle_) bytes += instance->layout().arena_bytes;
+  return bytes;
+}
+
 void InstancePool::give(std::unique_ptr<Instance> instance) {
   std::unique_ptr<Instance> before(hot_.exchange(instance.release(), std::memory_order_acq_rel));
   if (!before) return;
-  std::unique_ptr<Instance> dropped;
+  std::vector<std::unique_ptr<Instance>> dropped;  // destroyed after the lock is gone
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(before));
-  if (idle_.size() > kLimit) {
-    dropped = std::move(idle_.front());
+  while (!idle_.empty() && (idle_.size() > kLimit || idle_bytes() > kByteLimit)) {
+    dropped.push_back(std::move(idle_.front()));
     idle_.erase(idle_.begin());
   }
 }

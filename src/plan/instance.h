@@ -70,6 +70,8 @@ class InstancePool {
 
  private:
   static constexpr size_t kLimit = 8;
+  static constexpr int64_t kByteLimit = int64_t{256} << 20;
+  int64_t idle_bytes() const;
   std::atomic<Instance*> hot_{nullptr};  // the one that ran last: taken without a lock
   std::mutex mutex_;
   std::vector<std::unique_ptr<Instance>> idle_;

@@ -87,7 +87,6 @@ struct Step {
 struct PlanKernel {
   std::shared_ptr<const ir::Kernel> kernel;
   std::shared_ptr<const target::CompiledKernel> compiled;
-  const target::HostKernel* host = nullptr;  // the same, where the device runs on the host
   std::vector<std::string> notes;
 };
 

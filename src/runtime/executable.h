@@ -32,15 +32,10 @@ struct Executable::Impl {
 
   mutable plan::LayoutCache layouts;
   mutable plan::InstancePool instances;
-  // The layout that ran last; kept alive by the cache's owner list below.
-  mutable std::mutex recent_mutex;
-  mutable std::shared_ptr<const plan::Layout> recent;
   std::shared_ptr<const plan::Layout> fixed;  // plans without symbols
 };
 
 namespace runtime {
-
-struct VariableStates;
 
 // Compiles what computes the targets. `state`: of the graph on this device.
 std::shared_ptr<const Executable::Impl> compile(const std::shared_ptr<ir::Graph>& graph,

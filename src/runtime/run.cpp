@@ -84,22 +84,14 @@ void count_launches(const Plan& plan) {
                                                 std::memory_order_relaxed);
 }
 
-std::shared_ptr<const Layout> layout_for(const Executable::Impl& impl,
-                                         const std::vector<int64_t>& symbols) {
-  if (impl.fixed) return impl.fixed;
-  std::shared_ptr<const Layout> layout = impl.layouts.get(*impl.plan, symbols);
-  std::lock_guard lock(impl.recent_mutex);
-  impl.recent = layout;
-  return layout;
-}
-
 }  // namespace
 
 Run::Run(std::shared_ptr<const Executable::Impl> impl, std::vector<Array> inputs,
          std::vector<Array> outputs)
     : impl_(std::move(impl)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {
   const Plan& plan = *impl_->plan;
-  layout_ = layout_for(*impl_, check_inputs(plan, inputs_));
+  std::vector<int64_t> symbols = check_inputs(plan, inputs_);
+  layout_ = impl_->fixed ? impl_->fixed : impl_->layouts.get(plan, symbols);
   if (outputs_.empty() && !plan.outputs.empty()) {
     Device device(impl_->device);
     for (size_t i = 0; i < plan.outputs.size(); ++i) {

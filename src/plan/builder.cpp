@@ -213,7 +213,13 @@ void Builder::emit_region(ir::RegionId region, std::vector<Step>& out, const Tar
         ++claim_items_left_[claimed->second];
     }
   }
-  for (const loop::Item& item : schedule.items) emit_item(item, out);
+  contexts_.push_back(make_context(schedule, region));
+  assign_in_place(made);
+  for (const loop::Item& item : schedule.items) {
+    emit_item(item, out);
+    ++contexts_.back().at;
+  }
+  contexts_.pop_back();
   for (const auto& [value, slot] : copies) emit_copy(slot, slot_of(value), out);
 }
 
@@ -288,32 +294,8 @@ void Builder::emit_op(ir::OpId id, std::vector<Step>& out) {
     case Role::constant:
     case Role::placeholder:
       return;
-    case Role::variable: {
-      SlotId state = plan_.variables[variable_index(id)].slot;
-      // The result is the state at the start: a copy where something changes it.
-      bool used_directly = false;
-      if (written_.contains(op.attrs.get<int64_t>("id"))) {
-        for (size_t i = 0; i < graph_->op_count() && !used_directly; ++i) {
-          const ir::Op& user = graph_->op(static_cast<ir::OpId>(i));
-          Role role = ops::role_of(user);
-          size_t first = role == Role::read || role == Role::assign ? 1 : 0;
-          for (size_t k = first; k < user.operands.size(); ++k)
-            used_directly |= user.operands[k] == op.results[0];
-        }
-        for (size_t r = 0; r < graph_->region_count(); ++r) {
-          for (ir::ValueId v : graph_->region(static_cast<ir::RegionId>(r)).results)
-            used_directly |= v == op.results[0];
-        }
-      }
-      SlotId& slot = slot_of_value_[op.results[0]];
-      if (!used_directly) {
-        slot = state;
-      } else {
-        if (slot == kNone) slot = new_slot(type_of(op.results[0]), Place::arena);
-        emit_copy(slot, state, out);
-      }
-      return;
-    }
+    case Role::variable:
+      return emit_variable(id, out);
     case Role::read:
       return emit_read(id, out);
     case Role::assign:
@@ -364,27 +346,6 @@ void Builder::emit_fill(SlotId to, std::vector<Step>& out) {
   step.number = next_number();
   step.buffers = {touch(to, step.number)};
   out.push_back(std::move(step));
-}
-
-// ---- variables
-
-void Builder::emit_read(ir::OpId id, std::vector<Step>& out) {
-  const ir::Op& op = graph_->op(id);
-  ir::OpId variable = ops::variable_of(*graph_, id);
-  SlotId state = plan_.variables[variable_index(variable)].slot;
-  SlotId& slot = slot_of_value_[op.results[0]];
-  if (slot == kNone && !written_.contains(graph_->op(variable).attrs.get<int64_t>("id"))) {
-    slot = state;
-    return;
-  }
-  SlotId own = slot_of(op.results[0]);
-  emit_copy(own, state, out);
-}
-
-void Builder::emit_assign(ir::OpId id, std::vector<Step>& out) {
-  uint32_t index = variable_index(ops::variable_of(*graph_, id));
-  plan_.variables[index].written = true;
-  emit_copy(plan_.variables[index].slot, slot_of(graph_->op(id).operands[1]), out);
 }
 
 }  // namespace heddle::plan

@@ -43,8 +43,15 @@ class Builder {
   void emit_claim(const ChosenClaim& claim, std::vector<Step>& out);
   void emit_copy(SlotId to, SlotId from, std::vector<Step>& out);
   void emit_fill(SlotId to, std::vector<Step>& out);
+  // variables (builder_variables.cpp)
+  void emit_variable(ir::OpId op, std::vector<Step>& out);
   void emit_read(ir::OpId op, std::vector<Step>& out);
   void emit_assign(ir::OpId op, std::vector<Step>& out);
+  bool writes(const loop::Item& item, int64_t variable) const;
+  int64_t variable_id(ir::OpId access) const;
+  bool read_may_alias(ir::OpId read);
+  void assign_in_place(const std::set<ir::ValueId>& made);
+  bool may_assign_in_place(size_t assign, const std::set<ir::ValueId>& made);
   void emit_helper(ir::Kernel kernel, std::vector<SlotId> buffers, std::vector<Step>& out);
   uint32_t add_kernel(const ir::Kernel& kernel, std::vector<std::string> notes);
 
@@ -69,6 +76,17 @@ class Builder {
   void leave();
   const loop::BoundKernel* fused(ir::OpId op);
   std::set<ir::ValueId> produced(const loop::RegionSchedule& schedule);
+
+  // A region while it is emitted: which values each item reads.
+  struct RegionContext {
+    const loop::RegionSchedule* schedule = nullptr;
+    std::vector<std::set<ir::ValueId>> reads;  // by item, resolved
+    std::set<ir::ValueId> results;             // resolved
+    size_t at = 0;                             // the item that is being emitted
+    size_t last_use(ir::ValueId value) const;  // of items; 0 where there is none
+  };
+  RegionContext make_context(const loop::RegionSchedule& schedule, ir::RegionId region);
+  std::set<ir::ValueId> reads_of(const loop::Item& item) const;
 
   // finishing (builder_finish.cpp)
   void finish();
@@ -98,6 +116,7 @@ class Builder {
     std::set<SlotId> touched;
   };
   std::vector<Frame> frames_;
+  std::vector<RegionContext> contexts_;
   std::set<uint64_t> known_symbols_;
   uint32_t number_ = 0;
 };
@@ -105,5 +124,8 @@ class Builder {
 // Lets outputs of kernels take the place of inputs that die there, where each point reads and
 // writes the same element.
 void share_in_place(Plan& plan);
+bool may_share(const ir::Kernel& kernel, ir::BufferId from, ir::BufferId to);
+// Buffer ids of a kernel's arguments, in order of passing.
+std::vector<ir::BufferId> argument_buffers(const ir::Kernel& kernel);
 
 }  // namespace heddle::plan

@@ -71,7 +71,9 @@ bool phase_allows(const ir::Nest& nest, const ir::Phase& phase, BufferId from, B
   return loads == 1;
 }
 
-bool kernel_allows(const ir::Kernel& kernel, BufferId from, BufferId to) {
+}  // namespace
+
+bool may_share(const ir::Kernel& kernel, BufferId from, BufferId to) {
   const ir::Buffer &a = kernel.buffers[from], &b = kernel.buffers[to];
   if (a.extents != b.extents || bit_width(a.dtype) != bit_width(b.dtype)) return false;
   int users = 0;
@@ -86,8 +88,7 @@ bool kernel_allows(const ir::Kernel& kernel, BufferId from, BufferId to) {
   return users == 1;
 }
 
-// Buffer ids of a kernel's arguments, in order of passing.
-std::vector<BufferId> arguments(const ir::Kernel& kernel) {
+std::vector<BufferId> argument_buffers(const ir::Kernel& kernel) {
   std::vector<BufferId> ids;
   for (BufferId i = 0; i < kernel.buffers.size(); ++i) {
     ir::BufferRole role = kernel.buffers[i].role;
@@ -96,6 +97,8 @@ std::vector<BufferId> arguments(const ir::Kernel& kernel) {
   return ids;
 }
 
+namespace {
+
 SlotId storage_of(const Plan& plan, SlotId slot) {
   while (plan.slots[slot].shares != kNone) slot = plan.slots[slot].shares;
   return slot;
@@ -103,7 +106,7 @@ SlotId storage_of(const Plan& plan, SlotId slot) {
 
 void share_step(Plan& plan, const Step& step) {
   const ir::Kernel& kernel = *plan.kernels[step.kernel].kernel;
-  std::vector<BufferId> ids = arguments(kernel);
+  std::vector<BufferId> ids = argument_buffers(kernel);
   for (size_t o = 0; o < ids.size(); ++o) {
     Slot& out = plan.slots[step.buffers[o]];
     if (kernel.buffers[ids[o]].role != ir::BufferRole::output || out.place != Place::arena ||
@@ -115,7 +118,7 @@ void share_step(Plan& plan, const Step& step) {
       bool once = std::count(step.buffers.begin(), step.buffers.end(), step.buffers[i]) == 1;
       if (kernel.buffers[ids[i]].role != ir::BufferRole::input || in.place != Place::arena ||
           in.pinned || !once || in.end != step.number || in.home != out.home ||
-          !(in.bytes == out.bytes) || !kernel_allows(kernel, ids[i], ids[o])) {
+          !(in.bytes == out.bytes) || !may_share(kernel, ids[i], ids[o])) {
         continue;
       }
       SlotId root = storage_of(plan, step.buffers[i]);

@@ -96,6 +96,48 @@ TEST(Plan, ConstantsAreSharedByContent) {
   EXPECT_EQ(b.run({array({1 << 16}, big)})[0].to_vector<float>()[7], big[7] * big[7]);
 }
 
+int copies(const hd::Executable& e) {
+  int n = 0;
+  for (const hd::plan::Step& step : plan_of(e).steps) n += step.kind == hd::plan::StepKind::copy;
+  return n;
+}
+
+// A training step reads and writes a weight where it is.
+TEST(Plan, AssignsInPlace) {
+  hd::Graph graph;
+  hd::Tensor w = graph.variable(array({3}, {1, 2, 3}), "w");
+  hd::Tensor g = graph.placeholder(hd::f32, {3}, "g");
+  hd::Operation step = hd::assign(w, hd::read_variable(w) - g * 0.5);
+  hd::Executable e =
+      graph.compile({.feeds = {g}, .targets = {}, .operations = {step}}, interpreter());
+  EXPECT_EQ(copies(e), 0) << e.describe();
+  for (int i = 0; i < 2; ++i) e.run({array({3}, {2, 2, 2})});
+  hd::Tensor now = hd::read_variable(w);
+  EXPECT_EQ(graph.run({}, {now}, {}, interpreter())[0].to_vector<float>(), (Values{-1, 0, 1}));
+}
+
+// What was read before an assign stays what it was.
+TEST(Plan, ReadsKeepTheOldState) {
+  hd::Graph graph;
+  hd::Tensor w = graph.variable(array({3}, {1, 2, 3}), "w");
+  hd::Tensor g = graph.placeholder(hd::f32, {3}, "g");
+  hd::Tensor old = hd::read_variable(w);
+  // Shifted: the kernel reads elements that it has already written.
+  hd::Tensor shifted = hd::concat({hd::slice(old, {.starts = {2}, .stops = {3}}),
+                                   hd::slice(old, {.starts = {0}, .stops = {2}})},
+                                  0);
+  hd::Operation first = hd::assign(w, shifted + g);
+  hd::Tensor later =
+      hd::with_dependencies({first}, [&] { return hd::cumulative_sum(old, {.axis = 0}); });
+  hd::Executable e =
+      graph.compile({.feeds = {g}, .targets = {later, w}, .operations = {first}}, interpreter());
+  std::vector<hd::Array> out = e.run({array({3}, {10, 10, 10})});
+  EXPECT_EQ(out[0].to_vector<float>(), (Values{1, 3, 6})) << e.describe();
+  EXPECT_EQ(out[1].to_vector<float>(), (Values{1, 2, 3})) << e.describe();
+  EXPECT_EQ(graph.run({}, {hd::read_variable(w)}, {}, interpreter())[0].to_vector<float>(),
+            (Values{13, 11, 12}));
+}
+
 TEST(Plan, EqualKernelsCompileOnce) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {77}, "x");

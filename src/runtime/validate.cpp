@@ -6,6 +6,7 @@
 
 #include <heddle/error.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace heddle::runtime {
@@ -74,13 +75,27 @@ void compare(const plan::Plan& plan, const plan::Step& step, ir::ValueId value,
   }
 }
 
-// Terms that one result of the kernel folds, at most.
-double reduction_length(const plan::Plan& plan, const plan::Step& step, int64_t elements) {
-  if (step.kind == plan::StepKind::call) return 4096;
-  if (step.kind != plan::StepKind::kernel) return 256;
-  std::optional<int64_t> points = ir::cost(*plan.kernels[step.kernel].kernel).points.constant();
-  return points ? static_cast<double>(*points) / static_cast<double>(std::max<int64_t>(elements, 1))
-                : 256;
+// Terms that one result of the step folds, at most. Of a library call: the inner extent of a
+// product of its two largest inputs (m x k times k x n gives m x n), which also bounds convolutions
+// and reductions.
+double reduction_length(const plan::Plan& plan, const plan::Step& step, const plan::Layout& layout,
+                        int64_t elements) {
+  double results = static_cast<double>(std::max<int64_t>(elements, 1));
+  if (step.kind == plan::StepKind::kernel) {
+    std::optional<int64_t> points = ir::cost(*plan.kernels[step.kernel].kernel).points.constant();
+    return points ? static_cast<double>(*points) / results : 256;
+  }
+  if (step.kind != plan::StepKind::call) return 256;
+  double first = 1, second = 1;
+  for (plan::SlotId slot : step.buffers) {
+    double size = 8.0 * static_cast<double>(layout.bytes[slot]) / bit_width(plan.slots[slot].dtype);
+    bool output = std::any_of(step.values.begin(), step.values.end(),
+                              [&](const auto& v) { return v.second == slot; });
+    if (output) continue;
+    second = std::max(second, std::min(first, size));
+    first = std::max(first, size);
+  }
+  return std::max(std::sqrt(first * second / results), first / results);
 }
 
 }  // namespace
@@ -112,7 +127,8 @@ void run_validated(const Executable::Impl& impl, plan::Instance& instance,
       auto it = values.find(value);
       if (it == values.end()) continue;
       ops::HostTensor got = read(instance.pointer(slot), it->second.dtype, it->second.shape);
-      compare(plan, step, value, it->second, got, reduction_length(plan, step, got.size()));
+      compare(plan, step, value, it->second, got,
+              reduction_length(plan, step, instance.layout(), got.size()));
     }
   }
 }

@@ -44,7 +44,8 @@ void check_arena(const hd::plan::Plan& plan, const std::vector<int64_t>& symbols
                      layout->offset[b] < layout->offset[a] + layout->bytes[a];
       EXPECT_FALSE(alive && overlap) << "slots " << a << " and " << b;
     }
-    EXPECT_LE(layout->offset[a] + layout->bytes[a], layout->arena_bytes);
+    if (layout->offset[a] >= 0)
+      EXPECT_LE(layout->offset[a] + layout->bytes[a], layout->arena_bytes);
   }
 }
 
@@ -54,9 +55,11 @@ TEST(Arena, BuffersAreReused) {
   hd::Dim n("n");
   hd::Tensor x = graph.placeholder(hd::f32, {n}, "x"), y = x;
   for (int i = 0; i < 10; ++i) y = hd::cumulative_sum(y, {.axis = 0, .reverse = i % 2 == 1});
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {y}}, interpreter());
+  hd::Executable e =
+      graph.compile({.feeds = {x}, .targets = {y}}, interpreter(), {.fusion = false});
   check_arena(plan_of(e), {1000});
   auto layout = hd::plan::make_layout(plan_of(e), {1000});
+  EXPECT_GT(layout->arena_bytes, 0);
   EXPECT_LE(layout->arena_bytes, 2 * 4096) << e.describe();
   EXPECT_NE(e.describe().find("arena: by size (symbols n)"), std::string::npos);
 }

@@ -20,8 +20,10 @@ Type row_type(const Type& stacked) {
   return {stacked.dtype, Shape(stacked.shape->begin() + 1, stacked.shape->end())};
 }
 
-Type stacked_type(const Expr& count, const Type& row) {
+Type stacked_type(const InferContext& c, const Expr& count, const Type& row) {
   if (!row.shape) return row;
+  if (row.rank() >= kMaxRank)
+    c.fail(cat("a stacked result has rank ", row.rank() + 1, ", expected at most ", kMaxRank));
   Shape shape{count};
   shape.insert(shape.end(), row.shape->begin(), row.shape->end());
   return {row.dtype, std::move(shape)};
@@ -168,7 +170,7 @@ std::vector<InferredResult> infer_while(const InferContext& c) {
     next.resize(carried.size());
   }
   check_types(c, "body", "gives", "carried value", next, carried);
-  for (const Type& row : rows) values.push_back(stacked_type(bound, row));
+  for (const Type& row : rows) values.push_back(stacked_type(c, bound, row));
   return results_of(values);
 }
 
@@ -237,26 +239,27 @@ ForParts for_parts(const ir::Attrs& attrs, size_t operands) {
   return parts;
 }
 
-std::vector<Type> for_arguments(const InferContext& c, int) {
-  ForParts parts = for_parts(c.attrs, c.operands.size());
-  std::vector<Type> types{kCounter};
-  for (size_t i = 0; i < parts.carried; ++i) types.push_back(c.type(i));
-  for (size_t i = 0; i < parts.slices; ++i) types.push_back(row_type(c.type(parts.carried + i)));
-  return types;
-}
-
 void check_for_attrs(const InferContext& c) {
   const auto& count = c.attrs.get<std::vector<Expr>>("count");
   auto slices = c.attrs.get<int64_t>("slices");
   auto stacked = c.attrs.get<int64_t>("stacked");
   if (count.size() > 1) c.fail("count has several expressions, expected one or none");
-  int64_t needed = (count.empty() ? 1 : 0);
-  if (slices < 0 || slices + needed > static_cast<int64_t>(c.operands.size()))
+  int64_t free = static_cast<int64_t>(c.operands.size()) - (count.empty() ? 1 : 0);
+  if (slices < 0 || slices > free)
     c.fail(cat("slices is ", slices, ", with ", c.operands.size(), " operands"));
   if (stacked < 0) c.fail(cat("stacked is ", stacked));
   if ((slices > 0 || stacked > 0) && count.empty())
     c.fail("slices and stacked results need a count that is an expression");
   if (!count.empty() && count[0].upper() < 0) c.fail(cat("count is ", count[0].to_string()));
+}
+
+std::vector<Type> for_arguments(const InferContext& c, int) {
+  check_for_attrs(c);
+  ForParts parts = for_parts(c.attrs, c.operands.size());
+  std::vector<Type> types{kCounter};
+  for (size_t i = 0; i < parts.carried; ++i) types.push_back(c.type(i));
+  for (size_t i = 0; i < parts.slices; ++i) types.push_back(row_type(c.type(parts.carried + i)));
+  return types;
 }
 
 std::vector<InferredResult> infer_for(const InferContext& c) {
@@ -283,7 +286,7 @@ std::vector<InferredResult> infer_for(const InferContext& c) {
     next.resize(parts.carried);
   }
   check_types(c, "body", "gives", "carried value", next, carried);
-  for (const Type& row : rows) carried.push_back(stacked_type(*parts.count, row));
+  for (const Type& row : rows) carried.push_back(stacked_type(c, *parts.count, row));
   return results_of(carried);
 }
 

@@ -218,6 +218,55 @@ TEST(GradientRules, Composites) {
       {random({2, 4, 2})});
 }
 
+TEST(GradientRules, ComplexByDifferences) {
+  auto values = [](std::vector<int64_t> shape, uint64_t seed) {
+    ops::HostTensor t(c128, shape), re = random(shape, seed), im = random(shape, seed + 100);
+    for (size_t i = 0; i < t.c.size(); ++i) t.c[i] = {re.f[i], im.f[i]};
+    return t;
+  };
+  ops::HostTensor a = values({2, 3}, 1), b = values({3, 2}, 2), w = values({3}, 3);
+  EXPECT_GRADIENT([](Graph&, const Tensors& x) { return matmul(x[0], x[1]) * x[1]; },
+                  {values({2, 2}, 4), values({2, 2}, 5)});
+  EXPECT_GRADIENT(
+      [](Graph&, const Tensors& x) {
+        return matmul(x[1], x[0], {.transpose_a = true, .transpose_b = true});
+      },
+      {a, b});
+  for (PaddingMode mode : {PaddingMode::zero, PaddingMode::reflect, PaddingMode::anti_periodic})
+    for (WindowReduction r : {WindowReduction::sum, WindowReduction::product})
+      EXPECT_GRADIENT(
+          [&](Graph&, const Tensors& x) {
+            return square(stencil(x[0], x[1], {.reduction = r, .boundary = mode}));
+          },
+          {a, w});
+  EXPECT_GRADIENT(
+      [](Graph&, const Tensors& x) {
+        return pad(x[0], {.before = {3, 1}, .after = {1, 2}, .mode = PaddingMode::anti_periodic}) *
+               sum(gather(x[0], coordinate(x[0].graph(), {1}, 0), {.axis = 1}));
+      },
+      {values({2, 2}, 6)});
+  EXPECT_GRADIENT(
+      [](Graph&, const Tensors& x) {
+        return for_loop(3, {x[0]}, [&](const Tensor&, const Tensors& v) {
+          return Tensors{v[0] * x[1] + real(v[0])};
+        })[0];
+      },
+      {values({2}, 7), values({2}, 8)});
+}
+
+TEST(GradientRules, HalfTypesKeepTheirDtype) {
+  Graph g;
+  for (DType dtype : {f16, bf16}) {
+    Tensor x = g.placeholder(dtype, {2, 4});
+    for (const Tensor& y :
+         {softmax(x), layer_norm(x, {}, {}), gelu(x), matmul(x, transpose(x, {1, 0})),
+          stencil(x, broadcast_to(constant_like(x, 1), {1, 3}))}) {
+      EXPECT_EQ(y.dtype(), dtype);
+      EXPECT_EQ(gradients(y, {x})[0].type(), x.type());
+    }
+  }
+}
+
 TEST(GradientRules, Custom) {
   // The rule doubles the true gradient; differences see the true one.
   auto forward = [](const Tensors& v) { return Tensors{v[0] * v[1]}; };

@@ -193,6 +193,19 @@ TEST(Scan, StacksRows) {
             "scan: xs[1] is f64[3], expected extent n along axis 0");
 }
 
+TEST(Loops, OpenTypesAreKnownWhenFed) {
+  Graph g;
+  Tensor x = g.placeholder(Type{f64, std::nullopt}, "x");
+  Tensors r = while_loop(
+      {x}, [](const Tensors& v) { return sum(v[0]) < 20.0; },
+      [&](const Tensors& v) { return Tensors{v[0] + x}; });
+  Tensors f = for_loop(2, r, [&](const Tensor&, const Tensors& v) {
+    return Tensors{cond(sum(v[0]) > 0.0, [&] { return v[0] * 2.0; }, [&] { return x; })};
+  });
+  EXPECT_EQ(text(evaluate({{x, floats({2}, {3, 4})}}, f[0])), "f64[2] 36 48");
+  EXPECT_EQ(text(evaluate({{x, floats({1, 1}, {30})}}, f[0])), "f64[1,1] 120");
+}
+
 TEST(Loops, Nest) {
   Graph g;
   Tensor x = g.placeholder(f64, {});

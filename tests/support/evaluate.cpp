@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 
@@ -53,9 +54,17 @@ std::vector<HostTensor> values_of(const std::vector<Fed>& feeds) {
   return out;
 }
 
+// The real numbers of a float or complex tensor, parts one after another.
+std::span<double> reals(HostTensor& t) {
+  if (t.c.empty()) return t.f;
+  return {reinterpret_cast<double*>(t.c.data()), 2 * t.c.size()};
+}
+std::span<const double> reals(const HostTensor& t) { return reals(const_cast<HostTensor&>(t)); }
+
+// Real part of sum(conj(b) * a).
 double dot(const HostTensor& a, const HostTensor& b) {
   double total = 0;
-  for (size_t i = 0; i < a.f.size(); ++i) total += a.f[i] * b.f[i];
+  for (size_t i = 0; i < reals(a).size(); ++i) total += reals(a)[i] * reals(b)[i];
   return total;
 }
 
@@ -65,8 +74,8 @@ std::vector<HostTensor> random_like(const Tensors& ts, std::mt19937_64& rng) {
   for (const Tensor& t : ts) {
     std::vector<int64_t> shape;
     for (const Expr& e : t.shape()) shape.push_back(e.constant().value());
-    out.emplace_back(f64, shape);
-    for (double& v : out.back().f) v = (rng() % 2 == 0 ? 1 : -1) * uniform(rng);
+    out.emplace_back(t.dtype(), shape);
+    for (double& v : reals(out.back())) v = (rng() % 2 == 0 ? 1 : -1) * uniform(rng);
   }
   return out;
 }
@@ -87,7 +96,7 @@ std::string device_difference(const std::vector<Fed>& feeds, const Tensors& targ
     values.push_back(to_array(f.value));
   }
   for (const HostTensor& t : expected)
-    for (double v : t.f) scale = std::isfinite(v) ? std::max(scale, std::abs(v)) : scale;
+    for (double v : reals(t)) scale = std::isfinite(v) ? std::max(scale, std::abs(v)) : scale;
   std::vector<Array> results = graph.compile(spec, device).run(values);
   for (size_t k = 0; k < expected.size(); ++k) {
     std::string d =
@@ -116,18 +125,20 @@ std::string compare(const std::vector<Fed>& feeds, const Tensors& targets,
   std::vector<HostTensor> xs = values_of(feeds);
   double scale = 1;
   for (const HostTensor& g : given)
-    for (double v : g.f) scale = std::max(scale, std::abs(v));
+    for (double v : reals(g)) scale = std::max(scale, std::abs(v));
   for (size_t n = 0; n < xs.size(); ++n) {
-    for (size_t i = 0; i < xs[n].f.size(); ++i) {
-      double x = xs[n].f[i];
-      xs[n].f[i] = x + options.step;
+    for (size_t i = 0; i < reals(xs[n]).size(); ++i) {
+      double& moved = reals(xs[n])[i];
+      double x = moved;
+      moved = x + options.step;
       double above = loss(xs);
-      xs[n].f[i] = x - options.step;
+      moved = x - options.step;
       double below = loss(xs);
-      xs[n].f[i] = x;
+      moved = x;
       double expected = (above - below) / (2 * options.step);
-      if (!(std::abs(given[n].f[i] - expected) <= options.tolerance * scale))
-        return base::cat(order, " gradient of input ", n, " at ", i, " is ", given[n].f[i],
+      double found = reals(given[n])[i];
+      if (!(std::abs(found - expected) <= options.tolerance * scale))
+        return base::cat(order, " gradient of input ", n, " at ", i, " is ", found,
                          ", differences give ", expected);
     }
   }

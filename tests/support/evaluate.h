@@ -40,8 +40,8 @@ struct GradientCheck {
   bool compiled =
       true;  // the interpreter's values of the gradients must agree with the judge's too
 };
-// Compares gradients of sum(r * f(xs)) (random r) with central differences in f64, first and second
-// order; empty where they agree, else the first difference.
+// Compares gradients of Re sum(conj(r) * f(xs)) (random r) with central differences in f64 or c128,
+// first and second order; empty where they agree, else the first difference.
 std::string check_gradient(const Function& f, const std::vector<ops::HostTensor>& xs,
                            const GradientCheck& options = {});
 

@@ -62,6 +62,12 @@ void check_scalar(const InferContext& c, const std::string& what, const Type& ty
     c.fail(cat(what, " is ", to_string(type), ", expected ", to_string(expected)));
 }
 
+void check_row_count(const InferContext& c, size_t given, size_t carried, size_t stacked) {
+  if (given < carried || given - carried != stacked)
+    c.fail(cat("body gives ", given, " tensors, expected ", carried, " carried values and ",
+               stacked, " rows"));
+}
+
 std::vector<InferredResult> results_of(const std::vector<Type>& types) {
   std::vector<InferredResult> out;
   for (const Type& t : types) out.push_back({t, std::nullopt});
@@ -165,7 +171,8 @@ std::vector<InferredResult> infer_while(const InferContext& c) {
   check_types(c, "after", "takes", "value", types_of(c.graph, after.arguments), values);
   std::vector<Type> next = types_of(c.graph, after.results);
   std::vector<Type> rows;
-  if (next.size() == carried.size() + static_cast<size_t>(stacked)) {
+  if (stacked > 0) {
+    check_row_count(c, next.size(), carried.size(), static_cast<size_t>(stacked));
     rows.assign(next.begin() + static_cast<std::ptrdiff_t>(carried.size()), next.end());
     next.resize(carried.size());
   }
@@ -281,7 +288,8 @@ std::vector<InferredResult> infer_for(const InferContext& c) {
   for (size_t i = 0; i < parts.carried; ++i) carried.push_back(c.type(i));
   std::vector<Type> next = types_of(c.graph, body.results);
   std::vector<Type> rows;
-  if (next.size() == parts.carried + parts.stacked) {
+  if (parts.stacked > 0) {
+    check_row_count(c, next.size(), parts.carried, parts.stacked);
     rows.assign(next.begin() + static_cast<std::ptrdiff_t>(parts.carried), next.end());
     next.resize(parts.carried);
   }

@@ -68,7 +68,7 @@ OpDef part(std::string name, std::string doc, bool is_imaginary) {
         const HostTensor& x = *ctx.in[0];
         for (size_t k = 0; k < x.c.size(); ++k)
           out.f[k] = is_imaginary ? x.c[k].imag() : x.c[k].real();
-        if (!is_imaginary && x.c.empty()) return {x};
+        if (!is_imaginary && !is_complex(x.dtype)) return {x};
         return {out};
       },
       .gradient = [is_imaginary](const GradientContext& g) -> Tensors {

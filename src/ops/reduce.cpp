@@ -119,8 +119,8 @@ std::vector<HostTensor> judge_sum(const JudgeContext& ctx) {
   return {out};
 }
 
-// Does x[k] beat x[best]? NaN beats all but an earlier NaN.
-bool beats(const HostTensor& x, size_t k, size_t best, bool is_maximum) {
+// Does x[k] beat x[best]? NaN beats all but an earlier NaN. `zeros`: -0 < +0, else they are equal.
+bool beats(const HostTensor& x, size_t k, size_t best, bool is_maximum, bool zeros) {
   if (!x.i.empty()) {
     return is_maximum ? integer_less(x.i[best], x.i[k], x.dtype)
                       : integer_less(x.i[k], x.i[best], x.dtype);
@@ -128,6 +128,8 @@ bool beats(const HostTensor& x, size_t k, size_t best, bool is_maximum) {
   double a = x.f[k], b = x.f[best];
   if (std::isnan(b)) return false;
   if (std::isnan(a)) return true;
+  if (zeros && a == 0 && b == 0)
+    return std::signbit(a) != std::signbit(b) && std::signbit(b) == is_maximum;
   return is_maximum ? a > b : a < b;
 }
 
@@ -135,10 +137,11 @@ bool beats(const HostTensor& x, size_t k, size_t best, bool is_maximum) {
 struct Winners {
   std::vector<int64_t> index, position;
 };
-Winners find_winners(const JudgeContext& ctx, size_t count, bool is_maximum) {
+Winners find_winners(const JudgeContext& ctx, size_t count, bool is_maximum, bool zeros) {
   Winners w{std::vector<int64_t>(count, -1), std::vector<int64_t>(count, 0)};
   fold_each(ctx, [&](size_t r, size_t k, int64_t position) {
-    if (w.index[r] >= 0 && !beats(*ctx.in[0], k, static_cast<size_t>(w.index[r]), is_maximum))
+    if (w.index[r] >= 0 &&
+        !beats(*ctx.in[0], k, static_cast<size_t>(w.index[r]), is_maximum, zeros))
       return;
     w.index[r] = static_cast<int64_t>(k);
     w.position[r] = position;
@@ -146,26 +149,16 @@ Winners find_winners(const JudgeContext& ctx, size_t count, bool is_maximum) {
   return w;
 }
 
-// -0 < +0 among equals.
-double signed_zero(const HostTensor& x, const JudgeContext& ctx, size_t result, double value,
-                   bool is_maximum) {
-  if (value != 0) return value;
-  fold_each(ctx, [&](size_t r, size_t k, int64_t) {
-    if (r == result && x.f[k] == 0 && std::signbit(x.f[k]) != is_maximum) value = x.f[k];
-  });
-  return value;
-}
-
 Judge judge_extreme(bool is_maximum) {
   return [is_maximum](const JudgeContext& ctx) -> std::vector<HostTensor> {
     HostTensor out = judge_result(ctx);
     const HostTensor& x = *ctx.in[0];
-    Winners w = find_winners(ctx, static_cast<size_t>(out.size()), is_maximum);
+    Winners w = find_winners(ctx, static_cast<size_t>(out.size()), is_maximum, true);
     for (size_t r = 0; r < w.index.size(); ++r) {
       if (w.index[r] < 0)
         continue;  // an empty axis whose extent was not known: nothing is promised
       auto k = static_cast<size_t>(w.index[r]);
-      if (!x.f.empty()) out.f[r] = signed_zero(x, ctx, r, x.f[k], is_maximum);
+      if (!x.f.empty()) out.f[r] = x.f[k];
       if (!x.i.empty()) out.i[r] = x.i[k];
     }
     return {out};
@@ -175,7 +168,7 @@ Judge judge_extreme(bool is_maximum) {
 Judge judge_arg(bool is_maximum) {
   return [is_maximum](const JudgeContext& ctx) -> std::vector<HostTensor> {
     HostTensor out = judge_result(ctx);
-    Winners w = find_winners(ctx, static_cast<size_t>(out.size()), is_maximum);
+    Winners w = find_winners(ctx, static_cast<size_t>(out.size()), is_maximum, false);
     out.i = w.position;
     return {out};
   };

@@ -227,6 +227,13 @@ TEST(Reduce, Empty) {
           .shape,
       std::vector<int64_t>{0});
 }
+TEST(Reduce, SignedZerosAndEmptyComplex) {
+  HostTensor zeros = row(f32, {-0.0, 0.0, -0.0});
+  EXPECT_FALSE(std::signbit(one(zeros, [](const Tensor& t) { return reduce_max(t); }).f[0]));
+  EXPECT_TRUE(std::signbit(one(zeros, [](const Tensor& t) { return reduce_min(t); }).f[0]));
+  expect_integers(one(zeros, [](const Tensor& t) { return argmax(t); }), {0});
+  EXPECT_EQ(one(HostTensor(c32, {0, 5}), real).dtype, f16);
+}
 TEST(Reduce, WrapsAndKeepsRange) {
   expect_integers(one(whole(u8, {250, 3, 4}), [](const Tensor& t) { return sum(t); }), {1});
   expect_floats(one(row(f16, {60000, 60000, 60000}), [](const Tensor& t) { return mean(t); }),

@@ -10,7 +10,7 @@
 //   erf        1.32 ULP
 //   power      1.01 ULP        sampled; special cases of C's pow
 //
-// (heddle-fuzz-math_sweep; the coefficients come from tools/fit_functions.py.)
+// (heddle-fuzz-math; the coefficients come from tools/fit_functions.py.)
 #pragma once
 
 #include "ir/body.h"

@@ -12,7 +12,7 @@
 namespace heddle::test {
 namespace {
 
-// A prime, so that all mantissas get their turn; HEDDLE_SWEEP_STRIDE in fuzz/math_sweep goes down
+// A prime, so that all mantissas get their turn; HEDDLE_SWEEP_STRIDE in fuzz/math goes down
 // to 1.
 constexpr uint64_t kStride = 20011;
 

@@ -1,5 +1,5 @@
-#include "backend/cuda/compiler.h"
 #include "backend/cuda/emitter.h"
+#include "backend/cuda/compiler.h"
 #include "backend/cuda/prelude.h"
 #include "backend_cuda/graphs.h"
 #include "backend_cuda/kernels.h"
@@ -14,10 +14,13 @@ namespace heddle::test {
 namespace {
 
 std::vector<cuda::Variant> all_variants() {
-  return {{.wide = false, .vectors = true}, {.wide = false, .vectors = false}, {.wide = true, .vectors = true}};
+  return {{.wide = false, .vectors = true},
+          {.wide = false, .vectors = false},
+          {.wide = true, .vectors = true}};
 }
 
-void simulate(const KernelCase& c, const cuda::Variant& v, const target::EmitOptions& options = {}) {
+void simulate(const KernelCase& c, const cuda::Variant& v,
+              const target::EmitOptions& options = {}) {
   CaseMemory want(c), got(c);
   loop::interpret(c.kernel, want.args(c));
   SimulatedKernel kernel(c.kernel, options, v);

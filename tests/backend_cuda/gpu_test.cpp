@@ -59,7 +59,8 @@ class Gpu : public testing::Test {
       for (const ir::Buffer& b : c.kernel.buffers) {
         if (cuda::is_local(b)) continue;
         const auto& data = c.buffers[argument++];
-        void* p = owner.device_->allocate(static_cast<int64_t>(data.size()) + 64, owner.stream_.get());
+        void* p =
+            owner.device_->allocate(static_cast<int64_t>(data.size()) + 64, owner.stream_.get());
         blocks.push_back(p);
         p = static_cast<std::byte*>(p) + shift * cuda::memory_bytes(b.dtype);
         owner.stream_->copy_from_host(p, data.data(), static_cast<int64_t>(data.size()));
@@ -73,7 +74,8 @@ class Gpu : public testing::Test {
     CaseMemory read() const {
       CaseMemory m(c);
       for (size_t k = 0; k < pointers.size(); ++k)
-        owner.stream_->copy_to_host(m.pointers()[k], pointers[k], static_cast<int64_t>(c.buffers[k].size()));
+        owner.stream_->copy_to_host(m.pointers()[k], pointers[k],
+                                    static_cast<int64_t>(c.buffers[k].size()));
       return m;
     }
   };
@@ -116,7 +118,8 @@ class Gpu : public testing::Test {
       stream_->recorder().launch(*compiled, memory.args());
       stream_->synchronize();
       for (size_t k = 0; k < memory.pointers.size(); ++k)
-        stream_->copy_to_host(args.buffers[k], memory.pointers[k], static_cast<int64_t>(c.buffers[k].size()));
+        stream_->copy_to_host(args.buffers[k], memory.pointers[k],
+                              static_cast<int64_t>(c.buffers[k].size()));
     };
   }
 
@@ -140,14 +143,17 @@ TEST_F(Gpu, BoundsChecked) {
   }
 }
 TEST_F(Gpu, RandomKernels) {
-  for (uint64_t seed = 0; seed < number("HEDDLE_TEST_KERNELS", 100); ++seed) check(random_case(seed));
+  for (uint64_t seed = 0; seed < number("HEDDLE_TEST_KERNELS", 100); ++seed)
+    check(random_case(seed));
 }
 
 TEST_F(Gpu, ScheduledGraphs) {
-  for (const GraphCase& c : graph_cases(number("HEDDLE_TEST_SIZE", 32))) EXPECT_EQ(run_case(c, execute()), "") << c.name;
+  for (const GraphCase& c : graph_cases(number("HEDDLE_TEST_SIZE", 32)))
+    EXPECT_EQ(run_case(c, execute()), "") << c.name;
 }
 TEST_F(Gpu, RandomGraphs) {
-  for (uint64_t seed = 1; seed <= number("HEDDLE_TEST_GRAPHS", 40); ++seed) EXPECT_EQ(run_random(seed, execute()), "");
+  for (uint64_t seed = 1; seed <= number("HEDDLE_TEST_GRAPHS", 40); ++seed)
+    EXPECT_EQ(run_random(seed, execute()), "");
 }
 
 TEST_F(Gpu, CopiesOfAllSizes) {
@@ -171,7 +177,8 @@ TEST_F(Gpu, OutOfMemorySaysHowMuch) {
     device_->allocate(int64_t{1} << 44, stream_.get());
     FAIL();
   } catch (const DeviceError& e) {
-    EXPECT_NE(std::string(e.what()).find("requested 17592186044416 bytes"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("requested 17592186044416 bytes"), std::string::npos)
+        << e.what();
   }
   void* p = device_->allocate(1 << 20, stream_.get());
   device_->release(p, 1 << 20, stream_.get());
@@ -192,9 +199,11 @@ TEST_F(Gpu, HostFunctionsInOrder) {
 KernelCase counting_step(double limit) {
   KernelCase c;
   c.name = c.kernel.name = "count";
-  c.kernel.buffers = {{"x", DType::f32, {}, ir::BufferRole::output}, {"go", DType::boolean, {}, ir::BufferRole::output}};
+  c.kernel.buffers = {{"x", DType::f32, {}, ir::BufferRole::output},
+                      {"go", DType::boolean, {}, ir::BufferRole::output}};
   ir::BodyBuilder b;
-  ir::NodeId v = b.binary(ir::ScalarOp::add, b.load(DType::f32, {0, {}}), b.constant(DType::f32, 1));
+  ir::NodeId v =
+      b.binary(ir::ScalarOp::add, b.load(DType::f32, {0, {}}), b.constant(DType::f32, 1));
   b.store({0, {}}, v);
   b.store({1, {}}, b.binary(ir::ScalarOp::lt, v, b.constant(DType::f32, limit)));
   ir::Nest nest;
@@ -215,9 +224,12 @@ TEST_F(Gpu, RecordedLoopsAndBranches) {
     auto program = [&](const OnDevice& m) {
       return [&m, &kernel](target::Recorder& r) {
         r.fill(m.pointers[0], 0, 4);
-        r.while_loop(m.pointers[1], [&](target::Recorder& q) { q.launch(*kernel, m.args()); }, [](target::Recorder&) {});
-        r.if_else(m.pointers[1], [&](target::Recorder& q) { q.fill(m.pointers[0], 0xff, 4); },
-                  [&](target::Recorder& q) { q.launch(*kernel, m.args()); });
+        r.while_loop(
+            m.pointers[1], [&](target::Recorder& q) { q.launch(*kernel, m.args()); },
+            [](target::Recorder&) {});
+        r.if_else(
+            m.pointers[1], [&](target::Recorder& q) { q.fill(m.pointers[0], 0xff, 4); },
+            [&](target::Recorder& q) { q.launch(*kernel, m.args()); });
       };
     };
     auto recording = stream_->record(program(memory));
@@ -238,7 +250,8 @@ TEST_F(Gpu, RecordedLoopsAndBranches) {
     auto start = std::chrono::steady_clock::now();
     stream_->launch(*recording);
     stream_->synchronize();
-    double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    double us =
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
     std::printf("while node, limit %g: %.2f us an iteration\n", limit, us / limit);
   }
 }
@@ -247,7 +260,9 @@ TEST_F(Gpu, RecordingPatchedInPlace) {
   KernelCase c = kernel_cases()[0];
   auto kernel = device_->emitter().compile(c.kernel, {});
   OnDevice first(*this, c), second(*this, c);
-  auto program = [&](const OnDevice& m) { return [&](target::Recorder& r) { r.launch(*kernel, m.args()); }; };
+  auto program = [&](const OnDevice& m) {
+    return [&](target::Recorder& r) { r.launch(*kernel, m.args()); };
+  };
   auto recording = stream_->record(program(first));
   EXPECT_TRUE(stream_->update(*recording, program(second)));
   stream_->launch(*recording);
@@ -296,7 +311,8 @@ TEST_F(Gpu, Timing) {
   for (const KernelCase& c : timing_cases()) {
     auto start = std::chrono::steady_clock::now();
     auto kernel = device_->emitter().compile(c.kernel, {});
-    double compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    double compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     std::vector<void*> blocks;
     double bytes = 0;
     for (const ir::Buffer& b : c.kernel.buffers) {
@@ -316,10 +332,13 @@ TEST_F(Gpu, Timing) {
       auto t0 = std::chrono::steady_clock::now();
       for (int k = 0; k < kLaunches; ++k) stream_->recorder().launch(*kernel, args);
       stream_->synchronize();
-      times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - t0).count() / kLaunches);
+      times.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - t0).count() /
+          kLaunches);
     }
     std::sort(times.begin(), times.end());
-    std::printf("%-28s %9.2f us  %5.2f TB/s  compile %.0f ms\n", c.name.c_str(), times[3], bytes / times[3] * 1e-6, compile_ms);
+    std::printf("%-28s %9.2f us  %5.2f TB/s  compile %.0f ms\n", c.name.c_str(), times[3],
+                bytes / times[3] * 1e-6, compile_ms);
     for (void* p : blocks) device_->release(p, 0, stream_.get());
   }
 }

@@ -59,7 +59,8 @@ GraphCase nhwc(int64_t n) {
 GraphCase sums(int64_t n) {
   Builder b("sums");
   Tensor x = b.feed(f32, {4 * n, 2 * n});
-  return b.done({sum(x, {.axes = {0}}), sum(x, {.axes = {1}}), sum(x), argmax(x, {.axis = 1}), mean(x, {.axes = {0}})});
+  return b.done({sum(x, {.axes = {0}}), sum(x, {.axes = {1}}), sum(x), argmax(x, {.axis = 1}),
+                 mean(x, {.axes = {0}})});
 }
 GraphCase long_sums(int64_t n) {
   Builder b("long_sums");
@@ -69,11 +70,13 @@ GraphCase long_sums(int64_t n) {
 GraphCase scans(int64_t n) {
   Builder b("scans");
   Tensor x = b.feed(f32, {3, 10 * n}), y = b.feed(i32, {n, 33});
-  return b.done({cumulative_sum(x, {.axis = 1}), cumulative_sum(y, {.axis = 0}), cumulative_sum(y, {.axis = 1}) * 2});
+  return b.done({cumulative_sum(x, {.axis = 1}), cumulative_sum(y, {.axis = 0}),
+                 cumulative_sum(y, {.axis = 1}) * 2});
 }
 GraphCase gathers(int64_t n) {
   Builder b("gathers");
-  Tensor x = b.feed(f32, {50, 2 * n}), at = b.feed(i32, {3 * n}, -50, 49), u = b.feed(f32, {3 * n, 2 * n});
+  Tensor x = b.feed(f32, {50, 2 * n}), at = b.feed(i32, {3 * n}, -50, 49),
+         u = b.feed(f32, {3 * n, 2 * n});
   Tensor g = gather(x, at, {.axis = 0});
   return b.done({g + 1.0, scatter_add(x, at, u, {.axis = 0})});
 }
@@ -86,18 +89,20 @@ GraphCase jacobi(int64_t n) {
   Builder b("jacobi");
   Tensor x = b.feed(f32, {n, n + 1}), f = b.feed(f32, {n, n + 1}), w = b.feed(f32, {3, 3}, 0, 0.1);
   Tensor r0 = b.feed(f32, {}, 10, 11);
-  Tensors r = while_loop({x, r0}, [](const Tensors& v) { return greater(v[1], constant_like(v[1], 0.5)); },
-                         [&](const Tensors& v) {
-                           Tensor next = stencil(v[0], w) + f;
-                           return Tensors{next, reduce_max(abs(next - v[0]))};
-                         });
+  Tensors r = while_loop(
+      {x, r0}, [](const Tensors& v) { return greater(v[1], constant_like(v[1], 0.5)); },
+      [&](const Tensors& v) {
+        Tensor next = stencil(v[0], w) + f;
+        return Tensors{next, reduce_max(abs(next - v[0]))};
+      });
   return b.done(r);
 }
 GraphCase scalar_while() {
   Builder b("scalar_while");
   Tensor x = b.feed(f32, {}, 1, 2);
-  return b.done(while_loop({x}, [](const Tensors& v) { return less(v[0], constant_like(v[0], 100.0)); },
-                           [](const Tensors& v) { return Tensors{v[0] * 1.5}; }));
+  return b.done(while_loop(
+      {x}, [](const Tensors& v) { return less(v[0], constant_like(v[0], 100.0)); },
+      [](const Tensors& v) { return Tensors{v[0] * 1.5}; }));
 }
 GraphCase recurrent(int64_t n) {
   Builder b("recurrent");
@@ -110,7 +115,8 @@ GraphCase recurrent(int64_t n) {
 }
 GraphCase training(int64_t n) {
   Builder b("training");
-  Tensor x = b.feed(f32, {32, n}), w = b.feed(f32, {n, 10}, -0.1, 0.1), bias = b.feed(f32, {10}), t = b.feed(f32, {32, 10}, 0, 1);
+  Tensor x = b.feed(f32, {32, n}), w = b.feed(f32, {n, 10}, -0.1, 0.1), bias = b.feed(f32, {10}),
+         t = b.feed(f32, {32, 10}, 0, 1);
   Tensor e = softmax(matmul(x, w) + bias) - t;
   Tensor loss = sum(e * e);
   Tensors g = gradients(loss, {w, bias});
@@ -120,15 +126,18 @@ GraphCase nested(int64_t n) {
   Builder b("nested");
   Tensor x = b.feed(f32, {4, n}), p = b.feed(f32, {}, 1, 2);
   Tensors r = for_loop(Expr(3), {x}, [&](const Tensor& i, const Tensors& v) {
-    Tensors inner = while_loop({v[0], i}, [](const Tensors& u) { return less(u[1], constant_like(u[1], 3)); },
-                               [](const Tensors& u) { return Tensors{u[0] * 0.5 + mean(u[0]), u[1] + 1.0}; });
-    return Tensors{cond(greater(p, constant_like(p, 0.0)), [&] { return inner[0]; },
-                        [&] { return relu(inner[0]) - cast(i, f32); })};
+    Tensors inner = while_loop(
+        {v[0], i}, [](const Tensors& u) { return less(u[1], constant_like(u[1], 3)); },
+        [](const Tensors& u) { return Tensors{u[0] * 0.5 + mean(u[0]), u[1] + 1.0}; });
+    return Tensors{cond(
+        greater(p, constant_like(p, 0.0)), [&] { return inner[0]; },
+        [&] { return relu(inner[0]) - cast(i, f32); })};
   });
   return b.done(r);
 }
 
-std::string differences(const std::vector<ops::HostTensor>& got, const std::vector<ops::HostTensor>& want) {
+std::string differences(const std::vector<ops::HostTensor>& got,
+                        const std::vector<ops::HostTensor>& want) {
   for (size_t k = 0; k < want.size(); ++k) {
     Tolerance t = tolerance(want[k].dtype, 4096, 8);
     t.relative *= 16;
@@ -177,7 +186,8 @@ std::string run_random(uint64_t seed, const Execute& execute) {
   RandomGraph random = random_graph(seed);
   Verdict verdict = judge_random_graph(random);
   std::shared_ptr<ir::Graph> g = prepare(random.graph, random.feeds, random.targets);
-  ScheduledRun r = run_scheduled(*g, random.values, {.fuse_loops = seed % 2 == 0, .device = &device, .execute = execute});
+  ScheduledRun r = run_scheduled(
+      *g, random.values, {.fuse_loops = seed % 2 == 0, .device = &device, .execute = execute});
   std::vector<Array> results;
   for (const ops::HostTensor& t : r.results) results.push_back(to_array(t));
   std::string d = compare_with(verdict, results);

@@ -18,12 +18,13 @@ struct GraphCase {
   Tensors feeds, targets;
   std::vector<ops::HostTensor> values;
 };
-// Softmax, layer norm, LRN, stencils, sums along all axes, cumulative sums, gathers, loops, a training step.
-// `size` scales them.
+// Softmax, layer norm, LRN, stencils, sums along all axes, cumulative sums, gathers, loops, a
+// training step. `size` scales them.
 std::vector<GraphCase> graph_cases(int64_t size);
 
 using Execute = std::function<void(const ir::Kernel&, const target::KernelArgs&)>;
-// Runs the case's kernels with `execute` and with the interpreter, loops as single kernels; empty, or the difference.
+// Runs the case's kernels with `execute` and with the interpreter, loops as single kernels; empty,
+// or the difference.
 std::string run_case(const GraphCase& c, const Execute& execute);
 // Random graphs against the judge.
 std::string run_random(uint64_t seed, const Execute& execute);

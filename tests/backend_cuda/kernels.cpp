@@ -31,7 +31,8 @@ struct Maker {
     c.name = name;
     c.kernel.name = std::move(name);
   }
-  BufferId buffer(std::string name, DType d, std::vector<Expr> extents, BufferRole role = BufferRole::input) {
+  BufferId buffer(std::string name, DType d, std::vector<Expr> extents,
+                  BufferRole role = BufferRole::input) {
     c.kernel.buffers.push_back({std::move(name), d, std::move(extents), role});
     return static_cast<BufferId>(c.kernel.buffers.size() - 1);
   }
@@ -65,7 +66,8 @@ struct Maker {
 Axis axis(const char* name, const Expr& extent, AxisKind kind = AxisKind::mapped) {
   return {make_loop_symbol(name, extent), extent, kind};
 }
-ir::Phase phase(std::vector<Axis> inner, BodyBuilder& b, std::vector<ir::Reduction> reductions = {}) {
+ir::Phase phase(std::vector<Axis> inner, BodyBuilder& b,
+                std::vector<ir::Reduction> reductions = {}) {
   ir::Phase p;
   p.inner = std::move(inner);
   for (const ir::Reduction& r : reductions) b.keep(r.value);
@@ -106,12 +108,15 @@ KernelCase all_float_ops(DType d) {
   NodeId a = b.load(d, {x, {at(i)}}), c = b.load(d, {y, {at(i)}});
   auto out = [&](NodeId v) {
     DType t = b.type(v);
-    BufferId o = k.buffer("o" + std::to_string(k.c.kernel.buffers.size()), t, {n}, BufferRole::output);
+    BufferId o =
+        k.buffer("o" + std::to_string(k.c.kernel.buffers.size()), t, {n}, BufferRole::output);
     b.store({o, {at(i)}}, v);
   };
-  for (ScalarOp op : {ScalarOp::neg, ScalarOp::abs, ScalarOp::sqrt, ScalarOp::floor, ScalarOp::ceil, ScalarOp::rint})
+  for (ScalarOp op : {ScalarOp::neg, ScalarOp::abs, ScalarOp::sqrt, ScalarOp::floor, ScalarOp::ceil,
+                      ScalarOp::rint})
     out(b.unary(op, a));
-  for (ScalarOp op : {ScalarOp::div, ScalarOp::rem, ScalarOp::min, ScalarOp::max, ScalarOp::min_num, ScalarOp::max_num})
+  for (ScalarOp op : {ScalarOp::div, ScalarOp::rem, ScalarOp::min, ScalarOp::max, ScalarOp::min_num,
+                      ScalarOp::max_num})
     out(b.binary(op, a, c));
   out(b.fma(a, c, a));
   k.nest({{i}, {phase({}, b)}, {}});
@@ -124,8 +129,9 @@ KernelCase casts_from(DType d) {
   Axis i = axis("i", n);
   BodyBuilder b;
   NodeId a = b.load(d, {x, {at(i)}});
-  for (DType t : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i8, DType::i16, DType::i32, DType::i64, DType::u8,
-                  DType::u16, DType::u32, DType::u64, DType::boolean}) {
+  for (DType t :
+       {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i8, DType::i16, DType::i32,
+        DType::i64, DType::u8, DType::u16, DType::u32, DType::u64, DType::boolean}) {
     BufferId o = k.buffer("to_" + std::string(name(t)), t, {n}, BufferRole::output);
     b.store({o, {at(i)}}, b.cast(a, t));
   }
@@ -139,10 +145,12 @@ KernelCase integer_ops(DType d) {
   Axis i = axis("i", n);
   BodyBuilder b;
   NodeId a = b.load(d, {x, {at(i)}}), c = b.load(d, {y, {at(i)}});
-  for (ScalarOp op : {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::rem, ScalarOp::min, ScalarOp::max,
-                      ScalarOp::bit_and, ScalarOp::bit_xor, ScalarOp::shl, ScalarOp::shr, ScalarOp::lt}) {
+  for (ScalarOp op : {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div, ScalarOp::rem,
+                      ScalarOp::min, ScalarOp::max, ScalarOp::bit_and, ScalarOp::bit_xor,
+                      ScalarOp::shl, ScalarOp::shr, ScalarOp::lt}) {
     NodeId v = b.binary(op, a, c);
-    BufferId o = k.buffer("o" + std::to_string(static_cast<int>(op)), b.type(v), {n}, BufferRole::output);
+    BufferId o =
+        k.buffer("o" + std::to_string(static_cast<int>(op)), b.type(v), {n}, BufferRole::output);
     b.store({o, {at(i)}}, v);
   }
   k.nest({{i}, {phase({}, b)}, {}});
@@ -150,7 +158,8 @@ KernelCase integer_ops(DType d) {
 }
 
 // Softmax over the last axis, in f32 or a half type.
-KernelCase softmax(const std::string& name, DType d, int64_t rows, int64_t n, bool symbolic = false) {
+KernelCase softmax(const std::string& name, DType d, int64_t rows, int64_t n,
+                   bool symbolic = false) {
   Maker k(name);
   Expr en(n), er(rows);
   if (symbolic) {
@@ -159,12 +168,16 @@ KernelCase softmax(const std::string& name, DType d, int64_t rows, int64_t n, bo
   }
   BufferId x = k.buffer("x", d, {er, en}), out = k.buffer("out", d, {er, en}, BufferRole::output);
   Axis r = axis("r", er);
-  Axis i0 = axis("i", en, AxisKind::reduced), i1 = axis("i", en, AxisKind::reduced), i2 = axis("i", en);
-  auto load = [&](BodyBuilder& b, const Axis& i) { return b.cast(b.load(d, {x, {at(r), at(i)}}), DType::f32); };
+  Axis i0 = axis("i", en, AxisKind::reduced), i1 = axis("i", en, AxisKind::reduced),
+       i2 = axis("i", en);
+  auto load = [&](BodyBuilder& b, const Axis& i) {
+    return b.cast(b.load(d, {x, {at(r), at(i)}}), DType::f32);
+  };
   // 1 / (1 + (m - x)^2) stands for exp: exact operations only.
   auto term = [&](BodyBuilder& b, const Axis& i) {
     NodeId diff = b.binary(ScalarOp::sub, b.row(DType::f32, {0, 0, 0}), load(b, i));
-    return b.binary(ScalarOp::div, b.constant(DType::f32, 1), b.fma(diff, diff, b.constant(DType::f32, 1)));
+    return b.binary(ScalarOp::div, b.constant(DType::f32, 1),
+                    b.fma(diff, diff, b.constant(DType::f32, 1)));
   };
   BodyBuilder b0, b1, b2;
   NodeId v0 = load(b0, i0);
@@ -189,7 +202,8 @@ KernelCase reduce(const std::string& name, DType d, int64_t n, int64_t m, int al
   BufferId where = k.buffer("where", DType::i64, {kept}, BufferRole::output);
   Axis o = axis("o", kept), i = axis("i", folded, AxisKind::reduced);
   BodyBuilder b;
-  NodeId v = b.cast(b.load(d, along == 0 ? Access{x, {at(i), at(o)}} : Access{x, {at(o), at(i)}}), w);
+  NodeId v =
+      b.cast(b.load(d, along == 0 ? Access{x, {at(i), at(o)}} : Access{x, {at(o), at(i)}}), w);
   ir::Phase p0 = phase({i}, b, {{ReduceOp::sum, v, w}, {ReduceOp::argmax, v, w}});
   BodyBuilder s;
   s.store({sum, {at(o)}}, s.row(w, {0, 0, 0}));
@@ -201,10 +215,13 @@ KernelCase reduce(const std::string& name, DType d, int64_t n, int64_t m, int al
 
 KernelCase cumsum(const std::string& name, DType d, int64_t rows, int64_t n, bool last) {
   Maker k(name);
-  std::vector<Expr> shape = last ? std::vector<Expr>{Expr(rows), Expr(n)} : std::vector<Expr>{Expr(n), Expr(rows)};
+  std::vector<Expr> shape =
+      last ? std::vector<Expr>{Expr(rows), Expr(n)} : std::vector<Expr>{Expr(n), Expr(rows)};
   BufferId x = k.buffer("x", d, shape), out = k.buffer("out", d, shape, BufferRole::output);
   Axis r = axis("r", Expr(rows)), i = axis("i", Expr(n), AxisKind::scan);
-  auto where = [&] { return last ? std::vector<Expr>{at(r), at(i)} : std::vector<Expr>{at(i), at(r)}; };
+  auto where = [&] {
+    return last ? std::vector<Expr>{at(r), at(i)} : std::vector<Expr>{at(i), at(r)};
+  };
   BodyBuilder b;
   NodeId v = b.load(d, {x, where()});
   NodeId s = b.scan({ReduceOp::sum}, v);
@@ -216,33 +233,38 @@ KernelCase cumsum(const std::string& name, DType d, int64_t rows, int64_t n, boo
 // 3 x 3 average with zero border, stencil style: masked loads in a window.
 KernelCase window(const std::string& name, int64_t h, int64_t w) {
   Maker k(name);
-  BufferId x = k.buffer("x", DType::f32, {Expr(h), Expr(w)}), out = k.buffer("out", DType::f32, {Expr(h), Expr(w)}, BufferRole::output);
+  BufferId x = k.buffer("x", DType::f32, {Expr(h), Expr(w)}),
+           out = k.buffer("out", DType::f32, {Expr(h), Expr(w)}, BufferRole::output);
   Axis y = axis("y", Expr(h)), c = axis("c", Expr(w)), dy = axis("dy", Expr(3), AxisKind::reduced),
        dx = axis("dx", Expr(3), AxisKind::reduced);
   BodyBuilder b;
   auto inside = [&](const Expr& e, int64_t n) {
     NodeId v = b.index(e);
     NodeId low = b.binary(ScalarOp::ge, v, b.constant_int(DType::i64, 0));
-    return b.binary(ScalarOp::bit_and, low, b.binary(ScalarOp::lt, v, b.constant_int(DType::i64, n)));
+    return b.binary(ScalarOp::bit_and, low,
+                    b.binary(ScalarOp::lt, v, b.constant_int(DType::i64, n)));
   };
   Expr sy = at(y) + at(dy) - 1, sx = at(c) + at(dx) - 1;
   NodeId mask = b.binary(ScalarOp::bit_and, inside(sy, h), inside(sx, w));
   NodeId v = b.load(DType::f32, {x, {sy, sx}}, mask, b.constant(DType::f32, 0));
   ir::Phase p0 = phase({dy, dx}, b, {{ReduceOp::sum, v, DType::f32}});
   BodyBuilder s;
-  s.store({out, {at(y), at(c)}}, s.binary(ScalarOp::mul, s.row(DType::f32, {0, 0, 0}), s.constant(DType::f32, 1.0 / 9)));
+  s.store({out, {at(y), at(c)}},
+          s.binary(ScalarOp::mul, s.row(DType::f32, {0, 0, 0}), s.constant(DType::f32, 1.0 / 9)));
   k.nest({{y, c}, {p0, phase({}, s)}, {}});
   return k.done(1e-6);
 }
 
 KernelCase gather(const std::string& name, int64_t rows, int64_t width) {
   Maker k(name);
-  BufferId table = k.buffer("table", DType::f32, {Expr(50), Expr(width)}), index = k.buffer("index", DType::i32, {Expr(rows)});
+  BufferId table = k.buffer("table", DType::f32, {Expr(50), Expr(width)}),
+           index = k.buffer("index", DType::i32, {Expr(rows)});
   BufferId out = k.buffer("out", DType::f32, {Expr(rows), Expr(width)}, BufferRole::output);
   Axis r = axis("r", Expr(rows)), c = axis("c", Expr(width));
   BodyBuilder b;
   NodeId v = b.cast(b.load(DType::i32, {index, {at(r)}}), DType::i64);
-  v = b.binary(ScalarOp::max, b.binary(ScalarOp::min, v, b.constant_int(DType::i64, 49)), b.constant_int(DType::i64, 0));
+  v = b.binary(ScalarOp::max, b.binary(ScalarOp::min, v, b.constant_int(DType::i64, 49)),
+               b.constant_int(DType::i64, 0));
   SymbolRef s = b.bind(v, 0, 49);
   b.store({out, {at(r), at(c)}}, b.load(DType::f32, {table, {Expr(s), at(c)}}));
   k.nest({{r, c}, {phase({}, b)}, {}});
@@ -250,14 +272,16 @@ KernelCase gather(const std::string& name, int64_t rows, int64_t width) {
 }
 KernelCase scatter(const std::string& name, int64_t rows, int64_t width) {
   Maker k(name);
-  BufferId update = k.buffer("update", DType::f32, {Expr(rows), Expr(width)}), index = k.buffer("index", DType::i32, {Expr(rows)});
+  BufferId update = k.buffer("update", DType::f32, {Expr(rows), Expr(width)}),
+           index = k.buffer("index", DType::i32, {Expr(rows)});
   BufferId out = k.buffer("out", DType::f32, {Expr(8), Expr(width)}, BufferRole::output);
   Axis r = axis("r", Expr(rows), AxisKind::scattered), c = axis("c", Expr(width));
   BodyBuilder b;
   NodeId v = b.cast(b.load(DType::i32, {index, {at(r)}}), DType::i64);
   v = b.binary(ScalarOp::bit_and, v, b.constant_int(DType::i64, 7));
   SymbolRef s = b.bind(v, 0, 7);
-  b.store({out, {Expr(s), at(c)}}, b.load(DType::f32, {update, {at(r), at(c)}}), ir::kNoNode, ir::StoreKind::add);
+  b.store({out, {Expr(s), at(c)}}, b.load(DType::f32, {update, {at(r), at(c)}}), ir::kNoNode,
+          ir::StoreKind::add);
   k.nest({{}, {phase({r, c}, b)}, {}});
   return k.done();
 }
@@ -265,10 +289,12 @@ KernelCase scatter(const std::string& name, int64_t rows, int64_t width) {
 // out = transpose(x) + 1.
 KernelCase transpose(const std::string& name, int64_t n, int64_t m) {
   Maker k(name);
-  BufferId x = k.buffer("x", DType::f32, {Expr(m), Expr(n)}), out = k.buffer("out", DType::f32, {Expr(n), Expr(m)}, BufferRole::output);
+  BufferId x = k.buffer("x", DType::f32, {Expr(m), Expr(n)}),
+           out = k.buffer("out", DType::f32, {Expr(n), Expr(m)}, BufferRole::output);
   Axis i = axis("i", Expr(n)), j = axis("j", Expr(m));
   BodyBuilder b;
-  b.store({out, {at(i), at(j)}}, b.binary(ScalarOp::add, b.load(DType::f32, {x, {at(j), at(i)}}), b.constant(DType::f32, 1)));
+  b.store({out, {at(i), at(j)}}, b.binary(ScalarOp::add, b.load(DType::f32, {x, {at(j), at(i)}}),
+                                          b.constant(DType::f32, 1)));
   k.nest({{i, j}, {phase({}, b)}, {}});
   return k.done();
 }
@@ -276,7 +302,8 @@ KernelCase transpose(const std::string& name, int64_t n, int64_t m) {
 // Row maxima kept in a row_local, then subtracted: rl[i] = x * x, max, out = rl - max.
 KernelCase row_local(const std::string& name, int64_t rows, int64_t n) {
   Maker k(name);
-  BufferId x = k.buffer("x", DType::f32, {Expr(rows), Expr(n)}), out = k.buffer("out", DType::f32, {Expr(rows), Expr(n)}, BufferRole::output);
+  BufferId x = k.buffer("x", DType::f32, {Expr(rows), Expr(n)}),
+           out = k.buffer("out", DType::f32, {Expr(rows), Expr(n)}, BufferRole::output);
   BufferId keep = k.buffer("keep", DType::f32, {Expr(n)}, BufferRole::row_local);
   Axis r = axis("r", Expr(rows)), i = axis("i", Expr(n), AxisKind::reduced), j = axis("j", Expr(n));
   BodyBuilder b, s;
@@ -284,20 +311,24 @@ KernelCase row_local(const std::string& name, int64_t rows, int64_t n) {
   NodeId q = b.binary(ScalarOp::mul, v, v);
   b.store({keep, {at(i)}}, q);
   ir::Phase p0 = phase({i}, b, {{ReduceOp::max, q, DType::f32}});
-  s.store({out, {at(r), at(j)}}, s.binary(ScalarOp::sub, s.load(DType::f32, {keep, {at(j)}}), s.row(DType::f32, {0, 0, 0})));
+  s.store({out, {at(r), at(j)}}, s.binary(ScalarOp::sub, s.load(DType::f32, {keep, {at(j)}}),
+                                          s.row(DType::f32, {0, 0, 0})));
   k.nest({{r}, {p0, phase({j}, s)}, {}});
   return k.done();
 }
 
-// A Jacobi-like loop: u -> average of neighbours, residual folded from partials, until it is small or 5 steps.
+// A Jacobi-like loop: u -> average of neighbours, residual folded from partials, until it is small
+// or 5 steps.
 KernelCase relaxation(const std::string& name, int64_t n, int64_t chunk) {
   Maker k(name);
   int64_t chunks = n / chunk;
   BufferId f = k.buffer("f", DType::f32, {Expr(n)});
-  BufferId u = k.buffer("u", DType::f32, {Expr(n)}, BufferRole::output), w = k.buffer("w", DType::f32, {Expr(n)}, BufferRole::scratch);
+  BufferId u = k.buffer("u", DType::f32, {Expr(n)}, BufferRole::output),
+           w = k.buffer("w", DType::f32, {Expr(n)}, BufferRole::scratch);
   BufferId partial = k.buffer("partial", DType::f32, {Expr(chunks)}, BufferRole::scratch);
   BufferId steps = k.buffer("steps", DType::i64, {}, BufferRole::output);
-  BufferId go = k.buffer("go", DType::boolean, {}, BufferRole::scalar_local), it = k.buffer("it", DType::i64, {}, BufferRole::scalar_local);
+  BufferId go = k.buffer("go", DType::boolean, {}, BufferRole::scalar_local),
+           it = k.buffer("it", DType::i64, {}, BufferRole::scalar_local);
   {
     BodyBuilder b;
     Axis i = axis("i", Expr(n));
@@ -321,9 +352,11 @@ KernelCase relaxation(const std::string& name, int64_t n, int64_t chunk) {
     Axis c = axis("c", Expr(chunks)), i = axis("i", Expr(chunk), AxisKind::reduced);
     BodyBuilder b;
     Expr p = at(c) * chunk + at(i);
-    NodeId left = b.load(DType::f32, {u, {max(p - 1, Expr(0))}}), right = b.load(DType::f32, {u, {min(p + 1, Expr(n - 1))}});
+    NodeId left = b.load(DType::f32, {u, {max(p - 1, Expr(0))}}),
+           right = b.load(DType::f32, {u, {min(p + 1, Expr(n - 1))}});
     NodeId mid = b.load(DType::f32, {u, {p}});
-    NodeId v = b.binary(ScalarOp::mul, b.binary(ScalarOp::add, left, right), b.constant(DType::f32, 0.5));
+    NodeId v =
+        b.binary(ScalarOp::mul, b.binary(ScalarOp::add, left, right), b.constant(DType::f32, 0.5));
     b.store({w, {p}}, v);
     NodeId change = b.unary(ScalarOp::abs, b.binary(ScalarOp::sub, v, mid));
     ir::Phase p0 = phase({i}, b, {{ReduceOp::max, change, DType::f32}});
@@ -340,10 +373,13 @@ KernelCase relaxation(const std::string& name, int64_t n, int64_t chunk) {
     BodyBuilder t, e;
     NodeId pv = t.load(DType::f32, {partial, {at(q)}});
     ir::Phase r0 = phase({q}, t, {{ReduceOp::max, pv, DType::f32}});
-    NodeId next = e.binary(ScalarOp::add, e.load(DType::i64, {it, {}}), e.constant_int(DType::i64, 1));
+    NodeId next =
+        e.binary(ScalarOp::add, e.load(DType::i64, {it, {}}), e.constant_int(DType::i64, 1));
     e.store({it, {}}, next);
-    NodeId more = e.binary(ScalarOp::gt, e.row(DType::f32, {0, 0, 0}), e.constant(DType::f32, 1e-4));
-    more = e.binary(ScalarOp::bit_and, more, e.binary(ScalarOp::lt, next, e.constant_int(DType::i64, 6)));
+    NodeId more =
+        e.binary(ScalarOp::gt, e.row(DType::f32, {0, 0, 0}), e.constant(DType::f32, 1e-4));
+    more = e.binary(ScalarOp::bit_and, more,
+                    e.binary(ScalarOp::lt, next, e.constant_int(DType::i64, 6)));
     e.store({go, {}}, more);
     e.store({steps, {}}, next);
     loop.second.push_back(make({{}, {r0, phase({}, e)}, {}}));
@@ -356,8 +392,10 @@ KernelCase relaxation(const std::string& name, int64_t n, int64_t chunk) {
 // for (k < 100) x = x * 1.01 + k, all scalar: one thread.
 KernelCase scalar_loop() {
   Maker k("scalar_loop");
-  BufferId in = k.buffer("in", DType::f32, {}), out = k.buffer("out", DType::f32, {}, BufferRole::output);
-  BufferId x = k.buffer("x", DType::f32, {}, BufferRole::scalar_local), c = k.buffer("c", DType::i64, {}, BufferRole::scalar_local);
+  BufferId in = k.buffer("in", DType::f32, {}),
+           out = k.buffer("out", DType::f32, {}, BufferRole::output);
+  BufferId x = k.buffer("x", DType::f32, {}, BufferRole::scalar_local),
+           c = k.buffer("c", DType::i64, {}, BufferRole::scalar_local);
   BodyBuilder a, b, d;
   a.store({x, {}}, a.load(DType::f32, {in, {}}));
   k.nest({{}, {phase({}, a)}, {}});
@@ -398,23 +436,52 @@ void put(std::vector<std::byte>& out, size_t k, T v) {
   std::memcpy(out.data() + k * sizeof(T), &v, sizeof(T));
 }
 double hard_value(std::mt19937_64& rng) {
-  static const double kHard[] = {0.0, -0.0, 1, -1, 0.5, 2.5, -2.5, 1e30, -1e30, 3e9, 9.3e18, 1e-41,
-                                 std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
-                                 std::numeric_limits<double>::quiet_NaN(), 65519.9, 300, -300, 40000, 7.5e-8};
+  static const double kHard[] = {0.0,
+                                 -0.0,
+                                 1,
+                                 -1,
+                                 0.5,
+                                 2.5,
+                                 -2.5,
+                                 1e30,
+                                 -1e30,
+                                 3e9,
+                                 9.3e18,
+                                 1e-41,
+                                 std::numeric_limits<double>::infinity(),
+                                 -std::numeric_limits<double>::infinity(),
+                                 std::numeric_limits<double>::quiet_NaN(),
+                                 65519.9,
+                                 300,
+                                 -300,
+                                 40000,
+                                 7.5e-8};
   return kHard[rng() % std::size(kHard)];
 }
-void fill_buffer(DType d, std::vector<std::byte>& out, size_t count, std::mt19937_64& rng, bool hard) {
+void fill_buffer(DType d, std::vector<std::byte>& out, size_t count, std::mt19937_64& rng,
+                 bool hard) {
   std::normal_distribution<double> normal;
   for (size_t k = 0; k < count; ++k) {
     double v = hard && rng() % 3 == 0 ? hard_value(rng) : normal(rng);
     switch (d) {
-      case DType::f64: put(out, k, v); break;
-      case DType::f32: put(out, k, static_cast<float>(v)); break;
-      case DType::f16: put(out, k, base::f32_to_f16(static_cast<float>(v))); break;
-      case DType::bf16: put(out, k, base::f32_to_bf16(static_cast<float>(v))); break;
-      case DType::boolean: put(out, k, static_cast<uint8_t>(rng() & 1)); break;
+      case DType::f64:
+        put(out, k, v);
+        break;
+      case DType::f32:
+        put(out, k, static_cast<float>(v));
+        break;
+      case DType::f16:
+        put(out, k, base::f32_to_f16(static_cast<float>(v)));
+        break;
+      case DType::bf16:
+        put(out, k, base::f32_to_bf16(static_cast<float>(v)));
+        break;
+      case DType::boolean:
+        put(out, k, static_cast<uint8_t>(rng() & 1));
+        break;
       default: {
-        uint64_t bits = rng() % 4 == 0 ? rng() : static_cast<uint64_t>(static_cast<int64_t>(rng() % 21) - 10);
+        uint64_t bits =
+            rng() % 4 == 0 ? rng() : static_cast<uint64_t>(static_cast<int64_t>(rng() % 21) - 10);
         if (hard && rng() % 8 == 0) bits = uint64_t{1} << (bit_width(d) - 1);
         int bytes = bit_width(d) / 8;
         std::memcpy(out.data() + k * static_cast<size_t>(bytes), &bits, static_cast<size_t>(bytes));
@@ -442,7 +509,8 @@ void fill_random(KernelCase& c, uint64_t seed) {
     }
     DType d = cuda::memory_type(b.dtype);
     std::vector<std::byte> data(count * static_cast<size_t>(cuda::memory_bytes(b.dtype)));
-    if (b.role == BufferRole::input || b.role == BufferRole::output) fill_buffer(d, data, count, rng, hard);
+    if (b.role == BufferRole::input || b.role == BufferRole::output)
+      fill_buffer(d, data, count, rng, hard);
     c.buffers.push_back(std::move(data));
   }
 }
@@ -455,19 +523,27 @@ double element(DType d, const std::byte* p) {
     return zero;
   };
   switch (d) {
-    case DType::f64: return get(double{});
-    case DType::f32: return static_cast<double>(get(float{}));
-    case DType::f16: return static_cast<double>(base::f16_to_f32(get(uint16_t{})));
-    case DType::bf16: return static_cast<double>(base::bf16_to_f32(get(uint16_t{})));
-    case DType::i64: return static_cast<double>(get(int64_t{}));
-    case DType::i32: return get(int32_t{});
-    default: return static_cast<double>(get(uint8_t{}));
+    case DType::f64:
+      return get(double{});
+    case DType::f32:
+      return static_cast<double>(get(float{}));
+    case DType::f16:
+      return static_cast<double>(base::f16_to_f32(get(uint16_t{})));
+    case DType::bf16:
+      return static_cast<double>(base::bf16_to_f32(get(uint16_t{})));
+    case DType::i64:
+      return static_cast<double>(get(int64_t{}));
+    case DType::i32:
+      return get(int32_t{});
+    default:
+      return static_cast<double>(get(uint8_t{}));
   }
 }
 
 }  // namespace
 
-std::string compare(const KernelCase& c, const std::vector<void*>& want, const std::vector<void*>& got) {
+std::string compare(const KernelCase& c, const std::vector<void*>& want,
+                    const std::vector<void*>& got) {
   size_t argument = 0;
   for (const ir::Buffer& b : c.kernel.buffers) {
     if (cuda::is_local(b)) continue;
@@ -483,7 +559,8 @@ std::string compare(const KernelCase& c, const std::vector<void*>& want, const s
       largest = std::max(largest, std::abs(element(d, w + e * bytes)));
     for (size_t e = 0; e < count; ++e) {
       if (std::memcmp(w + e * bytes, g + e * bytes, bytes) == 0) continue;
-      double x = is_real_float(d) ? element(d, w + e * bytes) : 0, y = is_real_float(d) ? element(d, g + e * bytes) : 1;
+      double x = is_real_float(d) ? element(d, w + e * bytes) : 0,
+             y = is_real_float(d) ? element(d, g + e * bytes) : 1;
       if (is_real_float(d)) {
         if (x != x && y != y) continue;
         if (c.tolerance > 0 && std::abs(x - y) <= c.tolerance * std::max(largest, 1e-30)) continue;
@@ -501,7 +578,8 @@ KernelCase random_case(uint64_t seed) {
   std::mt19937_64 rng(seed * 2654435761u + 17);
   auto pick = [&](int n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); };
   Maker k("random_" + std::to_string(seed));
-  const DType kTypes[] = {DType::f32, DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::u8};
+  const DType kTypes[] = {DType::f32, DType::f32, DType::f16, DType::bf16,
+                          DType::f64, DType::i32, DType::u8};
   DType d = kTypes[pick(7)], w = compute_type(d);
   std::vector<Axis> outer;
   std::vector<Expr> shape;
@@ -530,8 +608,10 @@ KernelCase random_case(uint64_t seed) {
     NodeId v = b.cast(b.load(d, {x, coords(inner)}), w);
     NodeId u = b.cast(b.load(d, {y, {at(outer.back())}}), w);
     for (int s = 0; s < 3; ++s) {
-      const ScalarOp kOps[] = {ScalarOp::add, ScalarOp::mul, ScalarOp::sub, ScalarOp::max, ScalarOp::min};
-      v = b.binary(kOps[pick(5)], v, pick(2) != 0 ? u : b.constant(w, static_cast<double>(pick(5)) - 1));
+      const ScalarOp kOps[] = {ScalarOp::add, ScalarOp::mul, ScalarOp::sub, ScalarOp::max,
+                               ScalarOp::min};
+      v = b.binary(kOps[pick(5)], v,
+                   pick(2) != 0 ? u : b.constant(w, static_cast<double>(pick(5)) - 1));
     }
     return v;
   };
@@ -549,7 +629,8 @@ KernelCase random_case(uint64_t seed) {
     phases.push_back(phase({i}, b, {{op, v, w}}));
     NodeId r = s.row(w, {0, 0, 0});
     if (row) {
-      s.store({out, coords(&j)}, s.cast(s.binary(ScalarOp::sub, s.cast(s.load(d, {x, coords(&j)}), w), r), d));
+      s.store({out, coords(&j)},
+              s.cast(s.binary(ScalarOp::sub, s.cast(s.load(d, {x, coords(&j)}), w), r), d));
       phases.push_back(phase({j}, s));
     } else {
       s.store({out, coords(nullptr)}, s.cast(r, d));
@@ -592,8 +673,10 @@ std::vector<KernelCase> kernel_cases() {
     KernelCase c = all_float_ops(d);
     all.push_back(std::move(c));
   }
-  for (DType d : {DType::f32, DType::f64, DType::f16, DType::i64, DType::u8}) all.push_back(casts_from(d));
-  for (DType d : {DType::i8, DType::i32, DType::u16, DType::i64, DType::u64}) all.push_back(integer_ops(d));
+  for (DType d : {DType::f32, DType::f64, DType::f16, DType::i64, DType::u8})
+    all.push_back(casts_from(d));
+  for (DType d : {DType::i8, DType::i32, DType::u16, DType::i64, DType::u64})
+    all.push_back(integer_ops(d));
   all.push_back(softmax("softmax_f32", DType::f32, 5, 300));
   all.push_back(softmax("softmax_f16", DType::f16, 3, 4096));
   all.push_back(softmax("softmax_short", DType::f32, 37, 24));

@@ -16,8 +16,10 @@ struct KernelCase {
   std::string name;
   ir::Kernel kernel;
   std::vector<int64_t> symbols;
-  std::vector<std::vector<std::byte>> buffers;  // of the arguments, before the run; 256-byte aligned copies are made
-  double tolerance = 0;  // relative to the largest magnitude of a buffer; 0: equal bits (NaNs are equal)
+  std::vector<std::vector<std::byte>>
+      buffers;  // of the arguments, before the run; 256-byte aligned copies are made
+  double tolerance =
+      0;  // relative to the largest magnitude of a buffer; 0: equal bits (NaNs are equal)
 };
 
 // Every shape of nest that the emitter knows.
@@ -41,6 +43,7 @@ class CaseMemory {
 void fill_random(KernelCase& c, uint64_t seed);
 
 // Empty, or how `got` differs from `want` in the written buffers.
-std::string compare(const KernelCase& c, const std::vector<void*>& want, const std::vector<void*>& got);
+std::string compare(const KernelCase& c, const std::vector<void*>& want,
+                    const std::vector<void*>& got);
 
 }  // namespace heddle::test

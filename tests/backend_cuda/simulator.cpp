@@ -31,60 +31,86 @@ constexpr const char* kHostMachine = R"cpp(
 #define HD_UNROLL
 #define HD_UNROLL4
 #define HD_UNROLL8
-struct uint4 { unsigned x, y, z, w; };
-struct uint2 { unsigned x, y; };
-struct sim_dim { unsigned x, y, z; };
-struct sim_api {
-  sim_dim (*thread)(); sim_dim (*block)(); sim_dim (*grid)();
-  void (*sync)(); void (*grid_sync)(); unsigned (*shuffle)(int kind, unsigned v, int k); unsigned char* (*shared)();
-};
-extern "C" { const sim_api* hd_api; }
+  struct uint4 {
+    unsigned x, y, z, w;
+  };
+  struct uint2 {
+    unsigned x, y;
+  };
+  struct sim_dim {
+    unsigned x, y, z;
+  };
+  struct sim_api {
+    sim_dim (*thread)();
+    sim_dim (*block)();
+    sim_dim (*grid)();
+    void (*sync)();
+    void (*grid_sync)();
+    unsigned (*shuffle)(int kind, unsigned v, int k);
+    unsigned char* (*shared)();
+  };
+  extern "C" {
+  const sim_api* hd_api;
+  }
 #define threadIdx (hd_api->thread())
 #define blockIdx (hd_api->block())
 #define gridDim (hd_api->grid())
-template <class T, class S> static inline T sim_bits(S v) { T r; memcpy(&r, &v, sizeof r); return r; }
-HD_FN float hd_bits_f32(unsigned v) { return sim_bits<float>(v); }
-HD_FN unsigned hd_f32_bits(float v) { return sim_bits<unsigned>(v); }
-HD_FN double hd_bits_f64(unsigned long long v) { return sim_bits<double>(v); }
-HD_FN unsigned long long hd_f64_bits(double v) { return sim_bits<unsigned long long>(v); }
-HD_FN float hd_half_float(unsigned short v) { _Float16 h = sim_bits<_Float16>(v); return (float)h; }
-HD_FN unsigned short hd_float_half(float v) { return sim_bits<unsigned short>((_Float16)v); }
-HD_FN unsigned short hd_float_bf16(float v) {
-  unsigned b = hd_f32_bits(v);
-  if (v != v) return 0x7fff;
-  return (unsigned short)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
-}
-HD_FN float hd_round_zero(double v) {
-  float f = (float)v;
-  if (fabs((double)f) > fabs(v)) f = nextafterf(f, 0.f);
-  return f;
-}
-HD_FN float sim_pick(float a, float b, bool larger, bool number) {
-  if (a != a) return number ? b : a;
-  if (b != b) return number ? a : b;
-  if (a == b) return ((hd_f32_bits(a) >> 31 != 0) == larger) ? b : a;
-  return ((a < b) == larger) ? b : a;
-}
-HD_FN float hd_min(float a, float b) { return sim_pick(a, b, false, false); }
-HD_FN float hd_max(float a, float b) { return sim_pick(a, b, true, false); }
-HD_FN float hd_min_num(float a, float b) { return sim_pick(a, b, false, true); }
-HD_FN float hd_max_num(float a, float b) { return sim_pick(a, b, true, true); }
-HD_FN float hd_fma(float a, float b, float c) { return fmaf(a, b, c); }
-HD_FN double hd_fma(double a, double b, double c) { return fma(a, b, c); }
-HD_FN unsigned hd_shfl_xor(unsigned v, int m) { return hd_api->shuffle(0, v, m); }
-HD_FN unsigned hd_shfl_up(unsigned v, int d) { return hd_api->shuffle(1, v, d); }
-HD_FN unsigned hd_shfl(unsigned v, int lane) { return hd_api->shuffle(2, v, lane); }
-HD_FN void hd_sync() { hd_api->sync(); }
-HD_FN uint4 hd_ldg16(const void* p) { return *(const uint4*)p; }
-HD_FN uint2 hd_ldg8(const void* p) { return *(const uint2*)p; }
-template <class T> HD_FN T hd_ldg(const T* p) { return *p; }
-HD_FN void hd_stcs16(void* p, uint4 v) { *(uint4*)p = v; }
-HD_FN unsigned hd_atomic_add(unsigned* p, unsigned v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
-HD_FN unsigned hd_atomic_cas(unsigned* p, unsigned a, unsigned b) {
-  __atomic_compare_exchange_n(p, &a, b, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-  return a;
-}
-HD_FN void hd_grid_sync(unsigned*) { hd_api->grid_sync(); }
+  template <class T, class S>
+  static inline T sim_bits(S v) {
+    T r;
+    memcpy(&r, &v, sizeof r);
+    return r;
+  }
+  HD_FN float hd_bits_f32(unsigned v) { return sim_bits<float>(v); }
+  HD_FN unsigned hd_f32_bits(float v) { return sim_bits<unsigned>(v); }
+  HD_FN double hd_bits_f64(unsigned long long v) { return sim_bits<double>(v); }
+  HD_FN unsigned long long hd_f64_bits(double v) { return sim_bits<unsigned long long>(v); }
+  HD_FN float hd_half_float(unsigned short v) {
+    _Float16 h = sim_bits<_Float16>(v);
+    return (float)h;
+  }
+  HD_FN unsigned short hd_float_half(float v) { return sim_bits<unsigned short>((_Float16)v); }
+  HD_FN unsigned short hd_float_bf16(float v) {
+    unsigned b = hd_f32_bits(v);
+    if (v != v) return 0x7fff;
+    return (unsigned short)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+  }
+  HD_FN float hd_round_zero(double v) {
+    float f = (float)v;
+    if (fabs((double)f) > fabs(v)) f = nextafterf(f, 0.f);
+    return f;
+  }
+  HD_FN float sim_pick(float a, float b, bool larger, bool number) {
+    if (a != a) return number ? b : a;
+    if (b != b) return number ? a : b;
+    if (a == b) return ((hd_f32_bits(a) >> 31 != 0) == larger) ? b : a;
+    return ((a < b) == larger) ? b : a;
+  }
+  HD_FN float hd_min(float a, float b) { return sim_pick(a, b, false, false); }
+  HD_FN float hd_max(float a, float b) { return sim_pick(a, b, true, false); }
+  HD_FN float hd_min_num(float a, float b) { return sim_pick(a, b, false, true); }
+  HD_FN float hd_max_num(float a, float b) { return sim_pick(a, b, true, true); }
+  HD_FN float hd_fma(float a, float b, float c) { return fmaf(a, b, c); }
+  HD_FN double hd_fma(double a, double b, double c) { return fma(a, b, c); }
+  HD_FN unsigned hd_shfl_xor(unsigned v, int m) { return hd_api->shuffle(0, v, m); }
+  HD_FN unsigned hd_shfl_up(unsigned v, int d) { return hd_api->shuffle(1, v, d); }
+  HD_FN unsigned hd_shfl(unsigned v, int lane) { return hd_api->shuffle(2, v, lane); }
+  HD_FN void hd_sync() { hd_api->sync(); }
+  HD_FN uint4 hd_ldg16(const void* p) { return *(const uint4*)p; }
+  HD_FN uint2 hd_ldg8(const void* p) { return *(const uint2*)p; }
+  template <class T>
+  HD_FN T hd_ldg(const T* p) {
+    return *p;
+  }
+  HD_FN void hd_stcs16(void* p, uint4 v) { *(uint4*)p = v; }
+  HD_FN unsigned hd_atomic_add(unsigned* p, unsigned v) {
+    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+  }
+  HD_FN unsigned hd_atomic_cas(unsigned* p, unsigned a, unsigned b) {
+    __atomic_compare_exchange_n(p, &a, b, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return a;
+  }
+  HD_FN void hd_grid_sync(unsigned*) { hd_api->grid_sync(); }
 )cpp";
 
 struct Dim {
@@ -113,8 +139,13 @@ thread_local Block* current_block = nullptr;
 // One block: a fiber a thread, switched at barriers.
 class Block {
  public:
-  Block(unsigned grid, unsigned index, unsigned threads, int64_t shared, std::barrier<>* grid_barrier)
-      : grid_(grid), index_(index), fibers_(threads), warps_((threads + 31) / 32), grid_barrier_(grid_barrier),
+  Block(unsigned grid, unsigned index, unsigned threads, int64_t shared,
+        std::barrier<>* grid_barrier)
+      : grid_(grid),
+        index_(index),
+        fibers_(threads),
+        warps_((threads + 31) / 32),
+        grid_barrier_(grid_barrier),
         shared_(static_cast<size_t>(shared) + 16) {}
 
   void run(const std::function<void()>& body) {
@@ -172,7 +203,9 @@ class Block {
     size_t from = kind == 0 ? lane ^ at : kind == 1 ? (lane >= at ? lane - at : lane) : at;
     return w.slots[slot][from];
   }
-  unsigned char* shared() { return shared_.data() + (16 - reinterpret_cast<uintptr_t>(shared_.data()) % 16) % 16; }
+  unsigned char* shared() {
+    return shared_.data() + (16 - reinterpret_cast<uintptr_t>(shared_.data()) % 16) % 16;
+  }
 
  private:
   struct Fiber {
@@ -196,8 +229,10 @@ class Block {
   size_t current_ = 0;
 };
 
-const Api kApi = {[] { return current_block->thread(); }, [] { return current_block->block(); },
-                  [] { return current_block->grid(); },   [] { current_block->sync(); },
+const Api kApi = {[] { return current_block->thread(); },
+                  [] { return current_block->block(); },
+                  [] { return current_block->grid(); },
+                  [] { current_block->sync(); },
                   [] { current_block->grid_sync(); },
                   [](int kind, unsigned v, int k) { return current_block->shuffle(kind, v, k); },
                   [] { return current_block->shared(); }};
@@ -234,10 +269,13 @@ SimulatedKernel::SimulatedKernel(const ir::Kernel& kernel, const target::EmitOpt
                                  const cuda::Variant& variant)
     : source_(cuda::write_kernel(kernel, options, variant, described_gpu())) {
   static std::atomic<int> counter{0};
-  std::string stem = base::cat(std::filesystem::temp_directory_path().string(), "/heddle_sim_", getpid(), "_", counter++);
-  std::ofstream(stem + ".cpp") << kHostMachine << cuda::prelude_common(variant.wide) << source_.text;
-  std::string command = base::cat("g++ -x c++ -std=c++17 -O1 -w -ffp-contract=off -msse2 -fwrapv -shared -fPIC -o ", stem, ".so ",
-                                  stem, ".cpp 2>", stem, ".log");
+  std::string stem = base::cat(std::filesystem::temp_directory_path().string(), "/heddle_sim_",
+                               getpid(), "_", counter++);
+  std::ofstream(stem + ".cpp") << kHostMachine << cuda::prelude_common(variant.wide)
+                               << source_.text;
+  std::string command =
+      base::cat("g++ -x c++ -std=c++17 -O1 -w -ffp-contract=off -msse2 -fwrapv -shared -fPIC -o ",
+                stem, ".so ", stem, ".cpp 2>", stem, ".log");
   int code = std::system(command.c_str());
   std::ifstream log(stem + ".log");
   std::string text((std::istreambuf_iterator<char>(log)), {});
@@ -256,7 +294,9 @@ SimulatedKernel::~SimulatedKernel() {
 bool SimulatedKernel::runs(const target::KernelArgs& args) const {
   const cuda::LaunchShape& shape = source_.shape;
   for (size_t k = 0; k < shape.alignment.size(); ++k) {
-    if (reinterpret_cast<uintptr_t>(args.buffers[k]) % static_cast<uintptr_t>(shape.alignment[k]) != 0) return false;
+    if (reinterpret_cast<uintptr_t>(args.buffers[k]) % static_cast<uintptr_t>(shape.alignment[k]) !=
+        0)
+      return false;
   }
   std::vector<int64_t> symbols(args.symbols.begin(), args.symbols.end());
   for (size_t k = 0; k < shape.divisible.size(); ++k) {

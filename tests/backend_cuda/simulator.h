@@ -1,5 +1,5 @@
-// Runs generated CUDA C++ on this machine's CPU: compiled by the host compiler with a prelude that gives each thread of a
-// block a fiber. Slow and exact, for tests of the emitter without a GPU.
+// Runs generated CUDA C++ on this machine's CPU: compiled by the host compiler with a prelude that
+// gives each thread of a block a fiber. Slow and exact, for tests of the emitter without a GPU.
 #pragma once
 
 #include "backend/cuda/kernel_source.h"
@@ -13,9 +13,11 @@ namespace heddle::test {
 class SimulatedKernel {
  public:
   // Compiles to a shared library in the temporary folder.
-  SimulatedKernel(const ir::Kernel& kernel, const target::EmitOptions& options, const cuda::Variant& variant);
+  SimulatedKernel(const ir::Kernel& kernel, const target::EmitOptions& options,
+                  const cuda::Variant& variant);
   ~SimulatedKernel();
-  bool runs(const target::KernelArgs& args) const;  // the variant's conditions on sizes and addresses
+  bool runs(
+      const target::KernelArgs& args) const;  // the variant's conditions on sizes and addresses
   void run(const target::KernelArgs& args);
   const cuda::KernelSource& source() const { return source_; }
   const unsigned* fault() const { return fault_; }

@@ -8,10 +8,10 @@ namespace heddle::cuda {
 
 namespace {
 
-constexpr int64_t kRound = 512;                      // bytes: block sizes and alignment
-constexpr int64_t kSmall = int64_t{1} << 20;         // up to this, blocks share segments
+constexpr int64_t kRound = 512;               // bytes: block sizes and alignment
+constexpr int64_t kSmall = int64_t{1} << 20;  // up to this, blocks share segments
 constexpr int64_t kSmallSegment = int64_t{2} << 20;
-constexpr int64_t kLargeSegment = int64_t{20} << 20; // for requests below half of it
+constexpr int64_t kLargeSegment = int64_t{20} << 20;  // for requests below half of it
 constexpr int64_t kSegmentRound = int64_t{2} << 20;
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -55,7 +55,9 @@ class DriverMemory : public MemorySource {
     }
     return e;
   }
-  bool done(CUevent event) override { return driver().cuEventQuery_(event) != CUDA_ERROR_NOT_READY; }
+  bool done(CUevent event) override {
+    return driver().cuEventQuery_(event) != CUDA_ERROR_NOT_READY;
+  }
   void wait(CUevent event) override {
     enter();
     count_driver_call();
@@ -75,7 +77,9 @@ class DriverMemory : public MemorySource {
 
 }  // namespace
 
-std::unique_ptr<MemorySource> driver_memory(CUcontext context) { return std::make_unique<DriverMemory>(context); }
+std::unique_ptr<MemorySource> driver_memory(CUcontext context) {
+  return std::make_unique<DriverMemory>(context);
+}
 
 Allocator::Allocator(std::string device, std::unique_ptr<MemorySource> source)
     : device_(std::move(device)), source_(std::move(source)) {}
@@ -196,9 +200,9 @@ Allocator::Block* Allocator::take_free(int64_t bytes, void* stream) {
 }
 
 Allocator::Block* Allocator::new_segment(int64_t bytes) {
-  int64_t size = bytes <= kSmall                 ? kSmallSegment
-                 : bytes < kLargeSegment / 2     ? kLargeSegment
-                                                 : round_up(bytes, kSegmentRound);
+  int64_t size = bytes <= kSmall             ? kSmallSegment
+                 : bytes < kLargeSegment / 2 ? kLargeSegment
+                                             : round_up(bytes, kSegmentRound);
   if (stats_.limit > 0) {
     if (stats_.reserved + size > stats_.limit) size = round_up(bytes, kRound);
     if (stats_.reserved + size > stats_.limit) return nullptr;
@@ -277,7 +281,8 @@ void Allocator::trim_locked() {
   for (auto& [stream, list] : free_) all.insert(all.end(), list.begin(), list.end());
   free_.clear();
   for (Block* b : all) settle(b);
-  std::sort(all.begin(), all.end(), [](const Block* a, const Block* b) { return a->address < b->address; });
+  std::sort(all.begin(), all.end(),
+            [](const Block* a, const Block* b) { return a->address < b->address; });
   std::set<CUdeviceptr> gone;
   for (Block* b : all) {
     if (gone.count(b->address) != 0) continue;
@@ -300,8 +305,9 @@ void Allocator::trim_locked() {
 }
 
 void Allocator::fail(int64_t bytes) {
-  throw DeviceError(base::cat(device_, ": out of memory: requested ", bytes, " bytes, live ", stats_.live, ", reserved ",
-                              stats_.reserved, ", limit ", stats_.limit == 0 ? "none" : std::to_string(stats_.limit),
+  throw DeviceError(base::cat(device_, ": out of memory: requested ", bytes, " bytes, live ",
+                              stats_.live, ", reserved ", stats_.reserved, ", limit ",
+                              stats_.limit == 0 ? "none" : std::to_string(stats_.limit),
                               ", free on the device ", source_->free_bytes()));
 }
 

@@ -1,4 +1,5 @@
-// Device memory: large segments from the driver, cut into blocks that are cached in the order of a stream.
+// Device memory: large segments from the driver, cut into blocks that are cached in the order of a
+// stream.
 #pragma once
 
 #include "backend/cuda/driver.h"
@@ -28,12 +29,14 @@ class MemorySource {
   virtual void drop(CUevent event) = 0;
 };
 
-// Thread-safe. `stream` is the native stream whose work uses (used) the memory, nullptr: none that is unfinished.
+// Thread-safe. `stream` is the native stream whose work uses (used) the memory, nullptr: none that
+// is unfinished.
 class Allocator {
  public:
   Allocator(std::string device, std::unique_ptr<MemorySource> source);
   ~Allocator();
-  // Aligned to 512 bytes; a block even for 0 bytes. DeviceError names requested, live, limit and free bytes.
+  // Aligned to 512 bytes; a block even for 0 bytes. DeviceError names requested, live, limit and
+  // free bytes.
   void* allocate(int64_t bytes, void* stream);
   void release(void* pointer, void* stream) noexcept;
   void forget(void* stream);  // its work is done and it goes

@@ -1,4 +1,5 @@
-// Bodies as text: each node a variable; what differs between lanes is written in loops over the lanes.
+// Bodies as text: each node a variable; what differs between lanes is written in loops over the
+// lanes.
 #include "backend/cuda/kernel_context.h"
 
 #include <algorithm>
@@ -160,14 +161,22 @@ const char* library_name(uint32_t f) {
   return kNames[f];
 }
 
-const char* word_type(int bytes) { return bytes == 8 ? "u64" : bytes == 4 ? "u32" : bytes == 2 ? "u16" : "u8"; }
+const char* word_type(int bytes) {
+  return bytes == 8 ? "u64" : bytes == 4 ? "u32" : bytes == 2 ? "u16" : "u8";
+}
 
 }  // namespace
 
-BodyEmitter::BodyEmitter(KernelContext& k, const NestPlan& nest, const PhasePlan& phase, const PointText& at,
-                         const RowCaches* caches, size_t phase_index,
+BodyEmitter::BodyEmitter(KernelContext& k, const NestPlan& nest, const PhasePlan& phase,
+                         const PointText& at, const RowCaches* caches, size_t phase_index,
                          const std::map<ir::BufferId, LocalPlace>& locals)
-    : k_(k), nest_(nest), phase_(phase), at_(at), caches_(caches), phase_index_(phase_index), locals_(locals) {
+    : k_(k),
+      nest_(nest),
+      phase_(phase),
+      at_(at),
+      caches_(caches),
+      phase_index_(phase_index),
+      locals_(locals) {
   find_levels();
 }
 
@@ -230,7 +239,8 @@ bool BodyEmitter::packed(NodeId n) const {
   if (x.op != ScalarOp::load || k_.check_bounds) return false;
   AccessForm f = phase_.forms[x.payload];
   if (f == AccessForm::vector) return true;
-  return f == AccessForm::scattered && caches_ != nullptr && caches_->names[phase_index_].count(x.payload) != 0;
+  return f == AccessForm::scattered && caches_ != nullptr &&
+         caches_->names[phase_index_].count(x.payload) != 0;
 }
 
 std::string BodyEmitter::ref(NodeId n) const {
@@ -241,8 +251,8 @@ std::string BodyEmitter::ref(NodeId n) const {
 
 std::string BodyEmitter::pointer(uint32_t access) const {
   ir::BufferId b = body().accesses[access].buffer;
-  return base::cat("(const ", word_type(memory_bytes(k_.kernel.buffers[b].dtype)), "*)", k_.buffer(b), " + ",
-                   k_.names.text(phase_.offsets[access]));
+  return base::cat("(const ", word_type(memory_bytes(k_.kernel.buffers[b].dtype)), "*)",
+                   k_.buffer(b), " + ", k_.names.text(phase_.offsets[access]));
 }
 
 std::string BodyEmitter::local_text(ir::BufferId b) const {
@@ -262,8 +272,8 @@ std::string BodyEmitter::inside_text(uint32_t access) {
   std::string out = "(";
   const std::vector<Expr>& coords = phase_.coords[access];
   for (size_t k = 0; k < coords.size(); ++k) {
-    out += base::cat(k ? " && " : "", "hd_inside(hd_fault, ", id, "u, ", k, "u, ", k_.names.text(coords[k]), ", ",
-                     k_.names.text(b.extents[k]), ")");
+    out += base::cat(k ? " && " : "", "hd_inside(hd_fault, ", id, "u, ", k, "u, ",
+                     k_.names.text(coords[k]), ", ", k_.names.text(b.extents[k]), ")");
   }
   return coords.empty() ? "true" : out + ")";
 }
@@ -277,8 +287,9 @@ std::string BodyEmitter::load_text(NodeId n) {
   if (is_local(buffer)) {
     load = local_text(b);
   } else {
-    load = base::cat(k_.read_only.count(b) != 0 ? "hd_get_const<" : "hd_get<", c_type(memory_type(buffer.dtype)), ">(",
-                     k_.buffer(b), ", ", k_.names.text(phase_.offsets[x.payload]), ")");
+    load = base::cat(k_.read_only.count(b) != 0 ? "hd_get_const<" : "hd_get<",
+                     c_type(memory_type(buffer.dtype)), ">(", k_.buffer(b), ", ",
+                     k_.names.text(phase_.offsets[x.payload]), ")");
     if (k_.check_bounds) {
       load = base::cat("(", inside_text(x.payload), " ? ", load, " : ", c_constant(x.type, 0), ")");
     }
@@ -319,8 +330,9 @@ std::string BodyEmitter::value_text(NodeId n) {
     case ScalarOp::bitcast:
       return base::cat("hd_bitcast<", type, ">(", ref(x.a), ")");
     case ScalarOp::call:
-      return x.b == kNoNode ? base::cat(library_name(x.payload), "(", ref(x.a), ")")
-                            : base::cat(library_name(x.payload), "(", ref(x.a), ", ", ref(x.b), ")");
+      return x.b == kNoNode
+                 ? base::cat(library_name(x.payload), "(", ref(x.a), ")")
+                 : base::cat(library_name(x.payload), "(", ref(x.a), ", ", ref(x.b), ")");
     case ScalarOp::shl:
     case ScalarOp::shr:
       if (x.type == DType::boolean) return ref(x.a);
@@ -347,15 +359,15 @@ void BodyEmitter::emit_pack(NodeId n) {
     k_.out.line("const hd_pack<", bytes, "> p", n, " = ", cache->second, "[", at_.trip, "];");
     return;
   }
-  std::string load = base::cat(k_.read_only.count(b) != 0 ? "hd_load_const<" : "hd_load<", bytes, ">(",
-                               pointer(x.payload), ")");
+  std::string load = base::cat(k_.read_only.count(b) != 0 ? "hd_load_const<" : "hd_load<", bytes,
+                               ">(", pointer(x.payload), ")");
   if (x.a == kNoNode) {
     k_.out.line("const hd_pack<", bytes, "> p", n, " = ", load, ";");
   } else {
     k_.out.line("hd_pack<", bytes, "> p", n, ";");
     k_.out.line("if (", ref(x.a), ") p", n, " = ", load, ";");
-    k_.out.line("else HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) hd_set_lane(p", n, ".w, l, ", ref(x.b),
-                ");");
+    k_.out.line("else HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) hd_set_lane(p", n,
+                ".w, l, ", ref(x.b), ");");
   }
   if (cached) k_.out.line(cache->second, "[", at_.trip, "] = p", n, ";");
 }
@@ -376,8 +388,9 @@ void BodyEmitter::emit_node(NodeId n) {
   if (k_.check_bounds) {
     auto id = k_.checked.size();
     k_.checked.push_back({s->name, true});
-    k_.out.line("const idx ", name, " = hd_inside(hd_fault, ", id, "u, 0u, ", value, " - (i64)", s->lower,
-                "LL, (i64)", s->upper, "LL - (i64)", s->lower, "LL + 1) ? (idx)", value, " : (idx)", s->lower, "LL;");
+    k_.out.line("const idx ", name, " = hd_inside(hd_fault, ", id, "u, 0u, ", value, " - (i64)",
+                s->lower, "LL, (i64)", s->upper, "LL - (i64)", s->lower, "LL + 1) ? (idx)", value,
+                " : (idx)", s->lower, "LL;");
   } else {
     k_.out.line("const idx ", name, " = (idx)", value, ";");
   }
@@ -416,7 +429,8 @@ void BodyEmitter::open_lanes() {
     k_.out.line("const int l = 0;");
   }
   if (!at_.lane_name.empty()) {
-    k_.out.line("const idx ", at_.lane_name, " = ", at_.lane_name, "b + l; (void)", at_.lane_name, ";");
+    k_.out.line("const idx ", at_.lane_name, " = ", at_.lane_name, "b + l; (void)", at_.lane_name,
+                ";");
     name_lane("");
   }
   // Indices of earlier segments.
@@ -448,8 +462,8 @@ void BodyEmitter::emit_vector_store(const ir::Store& s) {
   int bytes = memory_bytes(memory) * nest_.lanes;
   k_.out.open();
   k_.out.line("hd_pack<", bytes, "> o;");
-  k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) hd_set_lane(o.w, l, hd_cast<", c_type(memory),
-              ">(", ref(s.value), "));");
+  k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) hd_set_lane(o.w, l, hd_cast<",
+              c_type(memory), ">(", ref(s.value), "));");
   std::string store = base::cat("hd_store<", bytes, ">((void*)(", pointer(s.access), "), o);");
   if (s.mask != kNoNode) store = base::cat("if (", ref(s.mask), ") ", store);
   k_.out.line(store);
@@ -468,14 +482,15 @@ void BodyEmitter::emit_store(const ir::Store& s) {
     std::string value = ref(s.value);
     if (s.kind == ir::StoreKind::add) {
       const char* wide = c_type(compute_type(memory));
-      value = base::cat("hd_add(hd_cast<", wide, ">(hd_get<", c_type(memory), ">(", k_.buffer(b), ", ", offset,
-                        ")), hd_cast<", wide, ">(", value, "))");
+      value = base::cat("hd_add(hd_cast<", wide, ">(hd_get<", c_type(memory), ">(", k_.buffer(b),
+                        ", ", offset, ")), hd_cast<", wide, ">(", value, "))");
     }
-    store = base::cat("hd_put<", c_type(memory), ">(", k_.buffer(b), ", ", offset, ", hd_cast<", c_type(memory), ">(",
-                      value, "));");
+    store = base::cat("hd_put<", c_type(memory), ">(", k_.buffer(b), ", ", offset, ", hd_cast<",
+                      c_type(memory), ">(", value, "));");
   }
   std::string guard = s.mask == kNoNode ? "" : ref(s.mask);
-  if (k_.check_bounds && !is_local(buffer)) guard += (guard.empty() ? "" : " && ") + inside_text(s.access);
+  if (k_.check_bounds && !is_local(buffer))
+    guard += (guard.empty() ? "" : " && ") + inside_text(s.access);
   k_.out.line(guard.empty() ? store : base::cat("if (", guard, ") ", store));
 }
 

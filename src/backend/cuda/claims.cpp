@@ -13,11 +13,13 @@ namespace heddle::cuda {
 
 namespace {
 
-#define HD_BLAS_FUNCTIONS(F)                                                                              \
-  F(cublasLtCreate) F(cublasLtGetVersion) F(cublasLtMatmul) F(cublasLtMatmulDescCreate)                   \
-  F(cublasLtMatmulDescDestroy) F(cublasLtMatmulDescSetAttribute) F(cublasLtMatrixLayoutCreate)            \
-  F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute) F(cublasLtMatmulPreferenceCreate)    \
-  F(cublasLtMatmulPreferenceDestroy) F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
+#define HD_BLAS_FUNCTIONS(F)                                                                       \
+  F(cublasLtCreate)                                                                                \
+  F(cublasLtGetVersion) F(cublasLtMatmul) F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy) \
+      F(cublasLtMatmulDescSetAttribute) F(cublasLtMatrixLayoutCreate)                              \
+          F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute)                       \
+              F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                 \
+                  F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
 
 struct BlasLt {
 #define HD_BLAS_MEMBER(name) decltype(&::name) name##_ = nullptr;
@@ -80,7 +82,8 @@ std::optional<MatmulTypes> types_of(DType d) {
   }
 }
 
-constexpr int64_t kLargeWorkspace = int64_t{32} << 20;  // bytes; what the library recommends for Hopper
+constexpr int64_t kLargeWorkspace = int64_t{32}
+                                    << 20;  // bytes; what the library recommends for Hopper
 constexpr int64_t kSmallWorkspace = int64_t{4} << 20;
 constexpr size_t kCachedSizes = 64;
 
@@ -104,8 +107,8 @@ struct Prepared {
   }
 };
 
-// Row-major [batch, m, k] x [batch, k, n]. The library is column-major: it computes the transposed product of the swapped
-// operands, which is the same memory.
+// Row-major [batch, m, k] x [batch, k, n]. The library is column-major: it computes the transposed
+// product of the swapped operands, which is the same memory.
 class MatmulCall : public CudaLibraryCall {
  public:
   struct Spec {
@@ -122,23 +125,25 @@ class MatmulCall : public CudaLibraryCall {
     double work = static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
     return work >= 1e8 ? kLargeWorkspace : kSmallWorkspace;
   }
-  void run(CudaDevice& device, CUstream stream, std::span<void* const> buffers, std::span<const int64_t> symbols,
-           void* workspace) const override {
+  void run(CudaDevice& device, CUstream stream, std::span<void* const> buffers,
+           std::span<const int64_t> symbols, void* workspace) const override {
     Sizes s = sizes(symbols);
     if (s.m == 0 || s.n == 0 || s.batch == 0) return;
     for (void* b : buffers) {
-      if (reinterpret_cast<uintptr_t>(b) % 16 != 0) s.alignment = static_cast<uint32_t>(byte_size(spec_.dtype, 1));
+      if (reinterpret_cast<uintptr_t>(b) % 16 != 0)
+        s.alignment = static_cast<uint32_t>(byte_size(spec_.dtype, 1));
     }
     cublasLtHandle_t handle = handle_of(device);
-    std::shared_ptr<const Prepared> p = prepared(handle, s, static_cast<size_t>(workspace_bytes(symbols)));
+    std::shared_ptr<const Prepared> p =
+        prepared(handle, s, static_cast<size_t>(workspace_bytes(symbols)));
     double one64 = 1, zero64 = 0;
     float one32 = 1, zero32 = 0;
     bool wide = types_.scale == CUDA_R_64F;
     const void* alpha = wide ? static_cast<const void*>(&one64) : &one32;
     const void* beta = wide ? static_cast<const void*>(&zero64) : &zero32;
-    check(blas().cublasLtMatmul_(handle, p->desc, alpha, buffers[1], p->b, buffers[0], p->a, beta, buffers[2], p->d,
-                                 buffers[2], p->d, &p->algo, workspace, p->workspace,
-                                 reinterpret_cast<cudaStream_t>(stream)),
+    check(blas().cublasLtMatmul_(handle, p->desc, alpha, buffers[1], p->b, buffers[0], p->a, beta,
+                                 buffers[2], p->d, buffers[2], p->d, &p->algo, workspace,
+                                 p->workspace, reinterpret_cast<cudaStream_t>(stream)),
           "cublasLtMatmul", describe());
   }
 
@@ -150,48 +155,62 @@ class MatmulCall : public CudaLibraryCall {
 
   cublasLtMatrixLayout_t layout(int64_t rows, int64_t columns, bool batched, int64_t batch) const {
     cublasLtMatrixLayout_t l = nullptr;
-    check(blas().cublasLtMatrixLayoutCreate_(&l, types_.data, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
+    check(blas().cublasLtMatrixLayoutCreate_(&l, types_.data, static_cast<uint64_t>(rows),
+                                             static_cast<uint64_t>(columns),
                                              std::max<int64_t>(rows, 1)),
           "cublasLtMatrixLayoutCreate", describe());
     auto count = static_cast<int32_t>(batch);
     int64_t stride = batched ? rows * columns : 0;
     if (batch > 1) {
-      blas().cublasLtMatrixLayoutSetAttribute_(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
-      blas().cublasLtMatrixLayoutSetAttribute_(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
+      blas().cublasLtMatrixLayoutSetAttribute_(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                               sizeof count);
+      blas().cublasLtMatrixLayoutSetAttribute_(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                               &stride, sizeof stride);
     }
     return l;
   }
 
-  std::shared_ptr<const Prepared> prepare(cublasLtHandle_t handle, const Sizes& s, size_t workspace) const {
+  std::shared_ptr<const Prepared> prepare(cublasLtHandle_t handle, const Sizes& s,
+                                          size_t workspace) const {
     auto p = std::make_shared<Prepared>();
-    check(blas().cublasLtMatmulDescCreate_(&p->desc, types_.compute, types_.scale), "cublasLtMatmulDescCreate", describe());
+    check(blas().cublasLtMatmulDescCreate_(&p->desc, types_.compute, types_.scale),
+          "cublasLtMatmulDescCreate", describe());
     // First operand of the library: b's memory; second: a's.
-    int32_t first = spec_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = spec_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    blas().cublasLtMatmulDescSetAttribute_(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
-    blas().cublasLtMatmulDescSetAttribute_(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-    p->b = spec_.transpose_b ? layout(s.k, s.n, spec_.batched_b, s.batch) : layout(s.n, s.k, spec_.batched_b, s.batch);
-    p->a = spec_.transpose_a ? layout(s.m, s.k, spec_.batched_a, s.batch) : layout(s.k, s.m, spec_.batched_a, s.batch);
+    int32_t first = spec_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+            second = spec_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    blas().cublasLtMatmulDescSetAttribute_(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                                           sizeof first);
+    blas().cublasLtMatmulDescSetAttribute_(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                           sizeof second);
+    p->b = spec_.transpose_b ? layout(s.k, s.n, spec_.batched_b, s.batch)
+                             : layout(s.n, s.k, spec_.batched_b, s.batch);
+    p->a = spec_.transpose_a ? layout(s.m, s.k, spec_.batched_a, s.batch)
+                             : layout(s.k, s.m, spec_.batched_a, s.batch);
     p->d = layout(s.n, s.m, true, s.batch);
     cublasLtMatmulPreference_t preference = nullptr;
-    check(blas().cublasLtMatmulPreferenceCreate_(&preference), "cublasLtMatmulPreferenceCreate", describe());
-    blas().cublasLtMatmulPreferenceSetAttribute_(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                 sizeof workspace);
-    for (auto a : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    check(blas().cublasLtMatmulPreferenceCreate_(&preference), "cublasLtMatmulPreferenceCreate",
+          describe());
+    blas().cublasLtMatmulPreferenceSetAttribute_(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    for (auto a :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       blas().cublasLtMatmulPreferenceSetAttribute_(preference, a, &s.alignment, sizeof s.alignment);
     cublasLtMatmulHeuristicResult_t result = {};
     int found = 0;
-    cublasStatus_t code = blas().cublasLtMatmulAlgoGetHeuristic_(handle, p->desc, p->b, p->a, p->d, p->d, preference, 1,
-                                                                 &result, &found);
+    cublasStatus_t code = blas().cublasLtMatmulAlgoGetHeuristic_(
+        handle, p->desc, p->b, p->a, p->d, p->d, preference, 1, &result, &found);
     blas().cublasLtMatmulPreferenceDestroy_(preference);
     check(code, "cublasLtMatmulAlgoGetHeuristic", describe());
-    HD_CHECK(found > 0, describe(), ": no algorithm for ", s.m, "x", s.n, "x", s.k, " batch ", s.batch);
+    HD_CHECK(found > 0, describe(), ": no algorithm for ", s.m, "x", s.n, "x", s.k, " batch ",
+             s.batch);
     p->algo = result.algo;
     p->workspace = result.workspaceSize;
     return p;
   }
 
-  std::shared_ptr<const Prepared> prepared(cublasLtHandle_t handle, const Sizes& s, size_t workspace) const {
+  std::shared_ptr<const Prepared> prepared(cublasLtHandle_t handle, const Sizes& s,
+                                           size_t workspace) const {
     {
       std::lock_guard lock(mutex_);
       auto it = cache_.find(s);
@@ -243,7 +262,8 @@ target::ClaimResult offer_matmul(const ir::Graph& graph, ir::OpId id) {
   }
   if (k.lower() <= 0) return Refusal{"the inner extent may be 0"};
   Expr work = m * n * k * count;
-  if (work.is_constant() && *work.constant() < kLeastWork) return Refusal{"too small to be worth a launch of its own"};
+  if (work.is_constant() && *work.constant() < kLeastWork)
+    return Refusal{"too small to be worth a launch of its own"};
   target::ClaimOffer offer;
   for (const Expr& e : {m, n, k, count}) collect_symbols(e, offer.symbols);
   std::vector<SymbolRef> unique;
@@ -256,7 +276,9 @@ target::ClaimResult offer_matmul(const ir::Graph& graph, ir::OpId id) {
   spec.n = loop::ExprProgram(n, slots);
   spec.k = loop::ExprProgram(k, slots);
   spec.batch = loop::ExprProgram(count, slots);
-  double peak = out.dtype == DType::f16 || out.dtype == DType::bf16 ? 600e6 : 45e6;  // operations a microsecond, H200
+  double peak = out.dtype == DType::f16 || out.dtype == DType::bf16
+                    ? 600e6
+                    : 45e6;  // operations a microsecond, H200
   offer.cost = 3 + 2 * static_cast<double>(work.constant_or(int64_t{1} << 30)) / peak;
   offer.inputs = {op.operands[0], op.operands[1]};
   offer.outputs = {op.results[0]};
@@ -266,6 +288,8 @@ target::ClaimResult offer_matmul(const ir::Graph& graph, ir::OpId id) {
 
 }  // namespace
 
-std::vector<target::Claim> library_claims() { return {{"cuBLASLt.matmul", "matmul", offer_matmul}}; }
+std::vector<target::Claim> library_claims() {
+  return {{"cuBLASLt.matmul", "matmul", offer_matmul}};
+}
 
 }  // namespace heddle::cuda

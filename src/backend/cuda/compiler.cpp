@@ -12,9 +12,10 @@ namespace heddle::cuda {
 
 namespace {
 
-#define HD_NVRTC_FUNCTIONS(F)                                                                        \
-  F(nvrtcVersion) F(nvrtcCreateProgram) F(nvrtcDestroyProgram) F(nvrtcCompileProgram)                \
-  F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog) F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcGetErrorString)
+#define HD_NVRTC_FUNCTIONS(F)                                                                   \
+  F(nvrtcVersion)                                                                               \
+  F(nvrtcCreateProgram) F(nvrtcDestroyProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) \
+      F(nvrtcGetProgramLog) F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcGetErrorString)
 
 struct Nvrtc {
 #define HD_NVRTC_MEMBER(name) decltype(&::name) name##_ = nullptr;
@@ -40,14 +41,15 @@ Nvrtc load() {
   Nvrtc n;
   void* library = open_cuda_library("nvrtc", {"13", "12"});
   if (library == nullptr) {
-    n.info.reason = "no CUDA compiler: libnvrtc.so.13 was found neither by the loader nor under CUDA_HOME";
+    n.info.reason =
+        "no CUDA compiler: libnvrtc.so.13 was found neither by the loader nor under CUDA_HOME";
     return n;
   }
-#define HD_NVRTC_LOAD(name)                                                            \
-  n.name##_ = reinterpret_cast<decltype(n.name##_)>(dlsym(library, #name));            \
-  if (n.name##_ == nullptr) {                                                          \
-    n.info.reason = "the CUDA compiler is too old: libnvrtc has no " #name;            \
-    return n;                                                                          \
+#define HD_NVRTC_LOAD(name)                                                 \
+  n.name##_ = reinterpret_cast<decltype(n.name##_)>(dlsym(library, #name)); \
+  if (n.name##_ == nullptr) {                                               \
+    n.info.reason = "the CUDA compiler is too old: libnvrtc has no " #name; \
+    return n;                                                               \
   }
   HD_NVRTC_FUNCTIONS(HD_NVRTC_LOAD)
 #undef HD_NVRTC_LOAD
@@ -99,20 +101,23 @@ void* open_cuda_library(const std::string& name, const std::vector<std::string>&
   return nullptr;
 }
 
-std::string compile_cubin(const std::string& text, const std::string& name, const std::string& arch) {
+std::string compile_cubin(const std::string& text, const std::string& name,
+                          const std::string& arch) {
   const Nvrtc& n = nvrtc();
   if (!n.info.usable) throw UnsupportedError(base::cat("kernel ", name, ": ", n.info.reason));
   Program program;
-  nvrtcResult code = n.nvrtcCreateProgram_(&program.handle, text.c_str(), "kernel.cu", 0, nullptr, nullptr);
+  nvrtcResult code =
+      n.nvrtcCreateProgram_(&program.handle, text.c_str(), "kernel.cu", 0, nullptr, nullptr);
   HD_CHECK(code == NVRTC_SUCCESS, "nvrtcCreateProgram: ", n.nvrtcGetErrorString_(code));
   std::string gpu = "-arch=" + arch;
-  std::vector<const char*> options = {gpu.c_str(),        "--std=c++17",  "--fmad=false", "--prec-div=true",
-                                      "--prec-sqrt=true", "--ftz=false", "-default-device"};
+  std::vector<const char*> options = {gpu.c_str(),       "--std=c++17",      "--fmad=false",
+                                      "--prec-div=true", "--prec-sqrt=true", "--ftz=false",
+                                      "-default-device"};
   if (n.version >= 12008) options.push_back("--minimal");
   code = n.nvrtcCompileProgram_(program.handle, static_cast<int>(options.size()), options.data());
   if (code != NVRTC_SUCCESS) {
-    throw InternalError(base::cat("kernel ", name, " does not compile: ", n.nvrtcGetErrorString_(code), "\n",
-                                  log_of(program.handle)));
+    throw InternalError(base::cat("kernel ", name, " does not compile: ",
+                                  n.nvrtcGetErrorString_(code), "\n", log_of(program.handle)));
   }
   size_t size = 0;
   n.nvrtcGetCUBINSize_(program.handle, &size);

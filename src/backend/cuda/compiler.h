@@ -13,11 +13,13 @@ struct CompilerInfo {
 };
 const CompilerInfo& compiler();
 
-// A cubin for `arch` ("sm_90"). InternalError with the compiler's log where the text does not compile, UnsupportedError
-// where there is no compiler.
-std::string compile_cubin(const std::string& text, const std::string& name, const std::string& arch);
+// A cubin for `arch` ("sm_90"). InternalError with the compiler's log where the text does not
+// compile, UnsupportedError where there is no compiler.
+std::string compile_cubin(const std::string& text, const std::string& name,
+                          const std::string& arch);
 
-// Opens lib<name>.so.<version> from the loader's path, CUDA_HOME, the place of the build, or NVIDIA's wheels.
+// Opens lib<name>.so.<version> from the loader's path, CUDA_HOME, the place of the build, or
+// NVIDIA's wheels.
 void* open_cuda_library(const std::string& name, const std::vector<std::string>& versions);
 
 }  // namespace heddle::cuda

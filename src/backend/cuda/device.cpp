@@ -34,10 +34,12 @@ CudaDevice::CudaDevice(int index) : index_(index), name_(base::cat("cuda:", inde
   description_.features["driver"] = base::cat(version / 1000, ".", version % 1000 / 10);
   description_.features["nvrtc"] = compiler().version;
   description_.processors = attribute(device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  description_.shared_memory = attribute(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  description_.shared_memory =
+      attribute(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   description_.l2_bytes = attribute(device_, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   description_.vector_bytes = 16;
-  summary_ = base::cat(text, ", ", description_.arch, ", ", memory >> 30, " GiB, driver ", description_.features["driver"]);
+  summary_ = base::cat(text, ", ", description_.arch, ", ", memory >> 30, " GiB, driver ",
+                       description_.features["driver"]);
   if (major < 8) {
     throw UnsupportedError(base::cat(summary_, ": compute capability 8.0 or later is needed"));
   }
@@ -75,7 +77,9 @@ void* CudaDevice::allocate(int64_t bytes, target::Stream* stream) {
 void CudaDevice::release(void* pointer, int64_t /*bytes*/, target::Stream* stream) noexcept {
   if (allocator_ != nullptr) allocator_->release(pointer, native_of(stream));
 }
-MemoryStats CudaDevice::memory() const { return allocator_ == nullptr ? MemoryStats{} : allocator_->stats(); }
+MemoryStats CudaDevice::memory() const {
+  return allocator_ == nullptr ? MemoryStats{} : allocator_->stats();
+}
 void CudaDevice::set_memory_limit(int64_t bytes) { allocator().set_limit(bytes); }
 void CudaDevice::trim() {
   if (allocator_ != nullptr) allocator_->trim();

@@ -1,4 +1,5 @@
-// One GPU of this process, over its primary context (shared with other users of the runtime, e.g. PyTorch).
+// One GPU of this process, over its primary context (shared with other users of the runtime, e.g.
+// PyTorch).
 #pragma once
 
 #include "backend/cuda/allocator.h"

@@ -28,11 +28,12 @@ Loaded load() {
     return out;
   }
   // The argument is expanded before it is made a string, so that cuMemAlloc looks up cuMemAlloc_v2.
-#define HD_CUDA_LOAD(name)                                                                             \
-  out.table.name##_ = reinterpret_cast<decltype(out.table.name##_)>(dlsym(library, HD_CUDA_SYMBOL(name))); \
-  if (out.table.name##_ == nullptr) {                                                                  \
-    out.reason = "the NVIDIA driver is too old: libcuda.so.1 has no " HD_CUDA_SYMBOL(name);            \
-    return out;                                                                                        \
+#define HD_CUDA_LOAD(name)                                                                  \
+  out.table.name##_ =                                                                       \
+      reinterpret_cast<decltype(out.table.name##_)>(dlsym(library, HD_CUDA_SYMBOL(name)));  \
+  if (out.table.name##_ == nullptr) {                                                       \
+    out.reason = "the NVIDIA driver is too old: libcuda.so.1 has no " HD_CUDA_SYMBOL(name); \
+    return out;                                                                             \
   }
   HD_CUDA_FUNCTIONS(HD_CUDA_LOAD)
 #undef HD_CUDA_LOAD
@@ -59,13 +60,16 @@ const Driver& driver() {
   return l.table;
 }
 
-void count_driver_call() { target::runtime_counters().driver_calls.fetch_add(1, std::memory_order_relaxed); }
+void count_driver_call() {
+  target::runtime_counters().driver_calls.fetch_add(1, std::memory_order_relaxed);
+}
 
 std::string error_text(CUresult code) {
   const char *name = nullptr, *text = nullptr;
   driver().cuGetErrorName_(code, &name);
   driver().cuGetErrorString_(code, &text);
-  return base::cat(name != nullptr ? name : "unknown error", " (", text != nullptr ? text : std::to_string(code), ")");
+  return base::cat(name != nullptr ? name : "unknown error", " (",
+                   text != nullptr ? text : std::to_string(code), ")");
 }
 
 void driver_failed(CUresult code, const char* call, const std::string& step) {

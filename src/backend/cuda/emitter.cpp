@@ -14,7 +14,8 @@ namespace heddle::cuda {
 
 Cubin::~Cubin() {
   if (module_ == nullptr) return;
-  // Work in flight may still use the code. Errors at process exit mean that the driver has let go of it already.
+  // Work in flight may still use the code. Errors at process exit mean that the driver has let go
+  // of it already.
   CUcontext current = nullptr;
   driver().cuCtxGetCurrent_(&current);
   driver().cuCtxSetCurrent_(context_);
@@ -53,7 +54,8 @@ CubinTable& cubin_table() {
 
 }  // namespace
 
-std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& name, const std::string& arch) {
+std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& name,
+                                  const std::string& arch) {
   CubinTable& table = cubin_table();
   std::string key = arch + "\n" + text;
   {
@@ -72,7 +74,8 @@ std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& na
   }
   auto cubin = std::make_shared<Cubin>(std::move(bytes), text);
   std::lock_guard lock(table.mutex);
-  if (table.entries.size() > 4096) std::erase_if(table.entries, [](const auto& e) { return e.second.expired(); });
+  if (table.entries.size() > 4096)
+    std::erase_if(table.entries, [](const auto& e) { return e.second.expired(); });
   auto& slot = table.entries[key];
   if (std::shared_ptr<Cubin> raced = slot.lock()) return raced;
   slot = cubin;
@@ -88,7 +91,8 @@ CudaKernel::CudaKernel(const ir::Kernel& kernel, const target::EmitOptions& opti
   // What the first launch will want; with symbols both forms, so that a new size compiles nothing.
   CompiledVariant& first = variant({.wide = constant_ && !constant_narrow_, .vectors = true});
   if (!first.source.constant_vectors) variant({.wide = false, .vectors = false});
-  if (options_.check_bounds) faults_ = std::make_shared<FaultTable>(FaultTable{kernel_.name, first.source.checked});
+  if (options_.check_bounds)
+    faults_ = std::make_shared<FaultTable>(FaultTable{kernel_.name, first.source.checked});
 }
 
 std::string CudaKernel::code() const {
@@ -100,7 +104,8 @@ std::string CudaKernel::code() const {
 int64_t CudaKernel::code_bytes() const {
   std::lock_guard lock(mutex_);
   int64_t n = 0;
-  for (const auto& [v, compiled] : variants_) n += static_cast<int64_t>(compiled->cubin->bytes().size());
+  for (const auto& [v, compiled] : variants_)
+    n += static_cast<int64_t>(compiled->cubin->bytes().size());
   return n;
 }
 
@@ -117,7 +122,8 @@ CompiledVariant& CudaKernel::build(const Variant& v) const {
   auto compiled = std::make_unique<CompiledVariant>();
   compiled->source = write_kernel(kernel_, options_, v, device_);
   std::string text = prelude_machine() + prelude_common(v.wide) + compiled->source.text;
-  if (base::env_has("HEDDLE_DUMP", "code")) std::fprintf(stderr, "%s\n", compiled->source.text.c_str());
+  if (base::env_has("HEDDLE_DUMP", "code"))
+    std::fprintf(stderr, "%s\n", compiled->source.text.c_str());
   compiled->cubin = find_cubin(text, kernel_.name, device_.arch);
   std::lock_guard lock(mutex_);
   auto [it, fresh] = variants_.emplace(v, std::move(compiled));
@@ -145,7 +151,8 @@ bool CudaKernel::fits_narrow(std::span<const int64_t> symbols) const {
   if (constant_) return constant_narrow_;
   {
     std::lock_guard lock(mutex_);
-    if (std::equal(symbols.begin(), symbols.end(), last_symbols_.begin(), last_symbols_.end())) return last_narrow_;
+    if (std::equal(symbols.begin(), symbols.end(), last_symbols_.begin(), last_symbols_.end()))
+      return last_narrow_;
   }
   bool fits = fits_32_bits(kernel_, symbols);
   std::lock_guard lock(mutex_);
@@ -157,7 +164,9 @@ bool CudaKernel::fits_narrow(std::span<const int64_t> symbols) const {
 bool CudaKernel::runs(const CompiledVariant& v, const target::KernelArgs& args) {
   const LaunchShape& shape = v.source.shape;
   for (size_t k = 0; k < shape.alignment.size(); ++k) {
-    if (reinterpret_cast<uintptr_t>(args.buffers[k]) % static_cast<uintptr_t>(shape.alignment[k]) != 0) return false;
+    if (reinterpret_cast<uintptr_t>(args.buffers[k]) % static_cast<uintptr_t>(shape.alignment[k]) !=
+        0)
+      return false;
   }
   if (shape.divisible.empty()) return true;
   std::vector<int64_t> symbols(args.symbols.begin(), args.symbols.end());
@@ -209,13 +218,16 @@ Launch CudaKernel::prepare(const target::KernelArgs& args) const {
 }
 
 std::string FaultTable::text(const unsigned* record) const {
-  auto wide = [&](size_t k) { return static_cast<int64_t>(record[k] | (uint64_t{record[k + 1]} << 32)); };
+  auto wide = [&](size_t k) {
+    return static_cast<int64_t>(record[k] | (uint64_t{record[k + 1]} << 32));
+  };
   if (record[1] >= accesses.size()) return kernel + ": access outside a buffer";
   const CheckedAccess& a = accesses[record[1]];
   if (a.bind)
-    return base::cat(kernel, ": bound index '", a.buffer, "' is outside its range: ", wide(3), " of ", wide(5));
-  return base::cat(kernel, ": access outside buffer '", a.buffer, "': coordinate ", wide(3), " of axis ", record[2],
-                   ", extent ", wide(5));
+    return base::cat(kernel, ": bound index '", a.buffer, "' is outside its range: ", wide(3),
+                     " of ", wide(5));
+  return base::cat(kernel, ": access outside buffer '", a.buffer, "': coordinate ", wide(3),
+                   " of axis ", record[2], ", extent ", wide(5));
 }
 
 namespace {
@@ -223,8 +235,8 @@ namespace {
 class CudaEmitter : public target::Emitter {
  public:
   explicit CudaEmitter(target::DeviceDescription device) : device_(std::move(device)) {}
-  std::shared_ptr<const target::CompiledKernel> compile(const ir::Kernel& kernel,
-                                                        const target::EmitOptions& options) override {
+  std::shared_ptr<const target::CompiledKernel> compile(
+      const ir::Kernel& kernel, const target::EmitOptions& options) override {
     return std::make_shared<CudaKernel>(kernel, options, device_);
   }
 

@@ -34,7 +34,8 @@ class Cubin {
 };
 
 // From memory, else from the disk cache, else compiled. Equal texts share one.
-std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& name, const std::string& arch);
+std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& name,
+                                  const std::string& arch);
 
 // One text of a kernel, ready to run.
 struct CompiledVariant {
@@ -62,7 +63,8 @@ struct FaultTable {
 
 class CudaKernel : public target::CompiledKernel {
  public:
-  CudaKernel(const ir::Kernel& kernel, const target::EmitOptions& options, target::DeviceDescription device);
+  CudaKernel(const ir::Kernel& kernel, const target::EmitOptions& options,
+             target::DeviceDescription device);
   std::string code() const override;
   int64_t code_bytes() const override;
 

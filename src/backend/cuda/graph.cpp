@@ -18,13 +18,15 @@ extern "C" __global__ void heddle_condition(const unsigned char* predicate, unsi
 )cuda";
 
 CUfunction condition_function(CudaDevice& device) {
-  static auto* cubins = new std::map<std::string, std::shared_ptr<Cubin>>;  // by device; never unloaded
+  static auto* cubins =
+      new std::map<std::string, std::shared_ptr<Cubin>>;  // by device; never unloaded
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   std::shared_ptr<Cubin>& cubin = (*cubins)[device.name()];
   if (cubin == nullptr) {
-    cubin = std::make_shared<Cubin>(find_cubin(kConditionText, "condition", device.description().arch)->bytes(),
-                                    kConditionText);
+    cubin = std::make_shared<Cubin>(
+        find_cubin(kConditionText, "condition", device.description().arch)->bytes(),
+        kConditionText);
   }
   return cubin->function("heddle_condition");
 }
@@ -107,8 +109,8 @@ void CudaRecording::launch(CudaStream& stream) {
 
 CUgraphNode GraphRecorder::add(CUgraphNodeParams& params, const std::string& step) {
   CUgraphNode node = nullptr;
-  HD_CU_AT(step, cuGraphAddNode, &node, graph_, last_ == nullptr ? nullptr : &last_, nullptr, last_ == nullptr ? 0 : 1,
-           &params);
+  HD_CU_AT(step, cuGraphAddNode, &node, graph_, last_ == nullptr ? nullptr : &last_, nullptr,
+           last_ == nullptr ? 0 : 1, &params);
   last_ = node;
   return node;
 }
@@ -141,7 +143,8 @@ void GraphRecorder::launch(const target::CompiledKernel& kernel, const target::K
   if (l.cooperative) {
     CUkernelNodeAttrValue value = {};
     value.cooperative = 1;
-    HD_CU_AT(k.name(), cuGraphKernelNodeSetAttribute, node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value);
+    HD_CU_AT(k.name(), cuGraphKernelNodeSetAttribute, node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+             &value);
   }
   NodeRecord& r = note(NodeKind::kernel, node);
   r.function = l.variant->function;
@@ -159,8 +162,9 @@ void GraphRecorder::call(const target::LibraryCall& call, std::span<void* const>
   recording_.device().enter();
   std::lock_guard lock(capture_mutex());
   CUstream s = capture_stream(recording_.device());
-  HD_CU_AT(call.describe(), cuStreamBeginCaptureToGraph, s, graph_, last_ == nullptr ? nullptr : &last_, nullptr,
-           last_ == nullptr ? 0 : 1, CU_STREAM_CAPTURE_MODE_RELAXED);
+  HD_CU_AT(call.describe(), cuStreamBeginCaptureToGraph, s, graph_,
+           last_ == nullptr ? nullptr : &last_, nullptr, last_ == nullptr ? 0 : 1,
+           CU_STREAM_CAPTURE_MODE_RELAXED);
   std::exception_ptr failure;
   try {
     c->run(recording_.device(), s, buffers, symbols, workspace);
@@ -217,7 +221,8 @@ void GraphRecorder::read_back(void* /*host*/, const void* /*src*/, int64_t /*byt
 
 CUgraphConditionalHandle GraphRecorder::new_handle() {
   CUgraphConditionalHandle handle = 0;
-  HD_CU_AT("condition", cuGraphConditionalHandleCreate, &handle, recording_.graph(), recording_.device().context(), 0, 0);
+  HD_CU_AT("condition", cuGraphConditionalHandleCreate, &handle, recording_.graph(),
+           recording_.device().context(), 0, 0);
   return handle;
 }
 
@@ -339,7 +344,8 @@ void GraphUpdater::copy(void* dst, const void* src, int64_t bytes) {
   std::vector<uint64_t> words = {word(dst), word(src), static_cast<uint64_t>(bytes)};
   if (words == r->words) return;
   CUDA_MEMCPY3D c = copy_params(dst, src, bytes);
-  patched(driver().cuGraphExecMemcpyNodeSetParams_(recording_.exec(), r->node, &c, recording_.device().context()));
+  patched(driver().cuGraphExecMemcpyNodeSetParams_(recording_.exec(), r->node, &c,
+                                                   recording_.device().context()));
   r->words = std::move(words);
 }
 
@@ -350,11 +356,14 @@ void GraphUpdater::fill(void* dst, uint8_t byte, int64_t bytes) {
   std::vector<uint64_t> words = {word(dst), byte, static_cast<uint64_t>(bytes)};
   if (words == r->words) return;
   CUDA_MEMSET_NODE_PARAMS m = fill_params(dst, byte, bytes);
-  patched(driver().cuGraphExecMemsetNodeSetParams_(recording_.exec(), r->node, &m, recording_.device().context()));
+  patched(driver().cuGraphExecMemsetNodeSetParams_(recording_.exec(), r->node, &m,
+                                                   recording_.device().context()));
   r->words = std::move(words);
 }
 
-void GraphUpdater::read_back(void* /*host*/, const void* /*src*/, int64_t /*bytes*/) { same_ = false; }
+void GraphUpdater::read_back(void* /*host*/, const void* /*src*/, int64_t /*bytes*/) {
+  same_ = false;
+}
 
 void GraphUpdater::condition(const void* predicate) {
   NodeRecord* r = next(NodeKind::condition);
@@ -388,7 +397,8 @@ void GraphUpdater::if_else(const void* predicate, const std::function<void(Recor
 
 // ---- streams
 
-std::unique_ptr<target::Recording> CudaStream::record(const std::function<void(target::Recorder&)>& body) {
+std::unique_ptr<target::Recording> CudaStream::record(
+    const std::function<void(target::Recorder&)>& body) {
   auto recording = std::make_unique<CudaRecording>(device_);
   HD_CU_AT("record", cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(recording->workspace()), 0,
            static_cast<size_t>(kWorkspace), stream_);
@@ -398,7 +408,8 @@ std::unique_ptr<target::Recording> CudaStream::record(const std::function<void(t
   return recording;
 }
 
-bool CudaStream::update(target::Recording& recording, const std::function<void(target::Recorder&)>& body) {
+bool CudaStream::update(target::Recording& recording,
+                        const std::function<void(target::Recorder&)>& body) {
   auto* r = dynamic_cast<CudaRecording*>(&recording);
   HD_CHECK(r != nullptr, "a recording of another device was given to a CUDA stream");
   device_->enter();

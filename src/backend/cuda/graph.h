@@ -1,4 +1,5 @@
-// Work recorded as a CUDA graph: a chain of nodes, with conditional nodes for control flow on the device.
+// Work recorded as a CUDA graph: a chain of nodes, with conditional nodes for control flow on the
+// device.
 #pragma once
 
 #include "backend/cuda/stream.h"
@@ -17,7 +18,8 @@ struct NodeRecord {
   bool nested = false;  // inside a conditional body
   CUfunction function = nullptr;
   unsigned grid = 0, block = 0, shared = 0;
-  std::vector<uint64_t> words;  // parameters; addresses and sizes of copies and fills; buffers of a call
+  std::vector<uint64_t>
+      words;  // parameters; addresses and sizes of copies and fills; buffers of a call
   const target::LibraryCall* call = nullptr;
 };
 
@@ -49,8 +51,8 @@ class GraphRecorder : public target::Recorder {
   GraphRecorder(CudaRecording& recording, CUgraph graph, bool nested)
       : recording_(recording), graph_(graph), nested_(nested) {}
   void launch(const target::CompiledKernel& kernel, const target::KernelArgs& args) override;
-  void call(const target::LibraryCall& call, std::span<void* const> buffers, std::span<const int64_t> symbols,
-            void* workspace) override;
+  void call(const target::LibraryCall& call, std::span<void* const> buffers,
+            std::span<const int64_t> symbols, void* workspace) override;
   void copy(void* dst, const void* src, int64_t bytes) override;
   void fill(void* dst, uint8_t byte, int64_t bytes) override;
   void read_back(void* host, const void* src, int64_t bytes) override;
@@ -72,14 +74,15 @@ class GraphRecorder : public target::Recorder {
   CUgraphNode last_ = nullptr;
 };
 
-// Replays commands against a recording and patches what differs. `same` turns false where that is not possible.
+// Replays commands against a recording and patches what differs. `same` turns false where that is
+// not possible.
 class GraphUpdater : public target::Recorder {
  public:
   explicit GraphUpdater(CudaRecording& recording) : recording_(recording) {}
   bool finish() const { return same_ && at_ == recording_.nodes.size(); }
   void launch(const target::CompiledKernel& kernel, const target::KernelArgs& args) override;
-  void call(const target::LibraryCall& call, std::span<void* const> buffers, std::span<const int64_t> symbols,
-            void* workspace) override;
+  void call(const target::LibraryCall& call, std::span<void* const> buffers,
+            std::span<const int64_t> symbols, void* workspace) override;
   void copy(void* dst, const void* src, int64_t bytes) override;
   void fill(void* dst, uint8_t byte, int64_t bytes) override;
   void read_back(void* host, const void* src, int64_t bytes) override;
@@ -93,7 +96,8 @@ class GraphUpdater : public target::Recorder {
   NodeRecord* next(NodeKind kind);
   void condition(const void* predicate);
   void patched(CUresult code);
-  void patch_kernel(NodeRecord& r, const Launch& l, const target::KernelArgs& args, std::vector<uint64_t> words);
+  void patch_kernel(NodeRecord& r, const Launch& l, const target::KernelArgs& args,
+                    std::vector<uint64_t> words);
 
   CudaRecording& recording_;
   size_t at_ = 0;

@@ -24,8 +24,8 @@ struct KernelContext {
   const ir::Kernel& kernel;
   Writer out;
   SymbolNames names;
-  int block = 256;         // threads
-  bool exact = false;      // one nest, the grid fits it: no loop around it
+  int block = 256;     // threads
+  bool exact = false;  // one nest, the grid fits it: no loop around it
   bool single_thread = false;
   bool check_bounds = false;
   std::set<ir::BufferId> read_only;  // may be read through the read-only path
@@ -40,7 +40,8 @@ const char* c_type(DType d);
 // A constant of that type by its bit pattern.
 std::string c_constant(DType d, uint64_t bits);
 
-// Register arrays that keep what a phase loaded for later phases of the row: [phase] access -> name.
+// Register arrays that keep what a phase loaded for later phases of the row: [phase] access ->
+// name.
 struct RowCaches {
   std::vector<std::map<uint32_t, std::string>> names;
   std::vector<std::map<uint32_t, bool>> first;  // the phase that fills it
@@ -51,10 +52,10 @@ enum class LocalPlace : uint8_t { registers, memory };
 
 // Where the points of a phase are, in the generated text.
 struct PointText {
-  std::string flat;        // flat inner position of lane 0 (an idx), for arg folds and row_local memory
-  std::string trip;        // index of the register arrays of row_locals and caches
-  std::string lane_name;   // variable of the lane axis; its lane 0 is lane_name + "b"
-  std::string store_guard; // condition of global stores, or empty
+  std::string flat;  // flat inner position of lane 0 (an idx), for arg folds and row_local memory
+  std::string trip;  // index of the register arrays of row_locals and caches
+  std::string lane_name;    // variable of the lane axis; its lane 0 is lane_name + "b"
+  std::string store_guard;  // condition of global stores, or empty
   std::map<uint32_t, std::string> staged;  // text of loads that are in shared memory already
 };
 
@@ -62,16 +63,18 @@ struct PointText {
 class BodyEmitter {
  public:
   BodyEmitter(KernelContext& k, const NestPlan& nest, const PhasePlan& phase, const PointText& at,
-              const RowCaches* caches, size_t phase_index, const std::map<ir::BufferId, LocalPlace>& locals);
+              const RowCaches* caches, size_t phase_index,
+              const std::map<ir::BufferId, LocalPlace>& locals);
 
   int segments() const { return segments_; }
   void prefix();
-  // Values of segment `s`, lane by lane. Scan nodes of level s + 1 are the caller's to write between the segments.
+  // Values of segment `s`, lane by lane. Scan nodes of level s + 1 are the caller's to write
+  // between the segments.
   void lanes(int s);
   void stores();
   std::vector<ir::NodeId> scans(int level) const;
   std::string array(ir::NodeId n) const { return base::cat("a", n); }
-  std::string ref(ir::NodeId n) const;        // inside a lane loop, or of a uniform node
+  std::string ref(ir::NodeId n) const;  // inside a lane loop, or of a uniform node
   bool varying(ir::NodeId n) const { return phase_.varying[n]; }
   void open_lanes();
   void close_lanes();

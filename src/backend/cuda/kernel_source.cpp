@@ -10,7 +10,7 @@ using ir::StmtKind;
 
 namespace {
 
-constexpr int kBlock = 256;              // threads of kernels with several nests
+constexpr int kBlock = 256;                // threads of kernels with several nests
 constexpr int64_t kOneBlockPoints = 2048;  // more work in a nest than this asks for the whole grid
 constexpr int kOneBlockThreads = 512;
 
@@ -23,7 +23,8 @@ void collect_nests(const std::vector<ir::Stmt>& list, std::vector<const ir::Nest
 }
 bool has_control(const std::vector<ir::Stmt>& list) {
   return std::any_of(list.begin(), list.end(), [](const ir::Stmt& s) {
-    return s.kind != StmtKind::nest && !(s.kind == StmtKind::barrier && s.barrier == ir::BarrierScope::none);
+    return s.kind != StmtKind::nest &&
+           !(s.kind == StmtKind::barrier && s.barrier == ir::BarrierScope::none);
   });
 }
 
@@ -76,7 +77,8 @@ class KernelWriter {
   size_t next_nest_ = 0;
 };
 
-// One thread where every nest is a scalar step, one block where all nests are small, the grid otherwise.
+// One thread where every nest is a scalar step, one block where all nests are small, the grid
+// otherwise.
 void KernelWriter::choose_kind() {
   LaunchShape& shape = out_.shape;
   int64_t most = 0;
@@ -112,7 +114,8 @@ void KernelWriter::plan_nests() {
       shape.block = kBlock;
     }
   }
-  if (k_.exact && plans_[0].mapping == Mapping::group && plans_[0].group > 32) shape.block = plans_[0].group;
+  if (k_.exact && plans_[0].mapping == Mapping::group && plans_[0].group > 32)
+    shape.block = plans_[0].group;
   if (k_.exact && plans_[0].mapping == Mapping::chain) {
     shape.block = plans_[0].group;
     shape.kind = LaunchKind::cooperative;
@@ -121,8 +124,9 @@ void KernelWriter::plan_nests() {
   k_.block = shape.block;
 }
 
-// Inputs that no store of the kernel can touch. An input may share an output's memory where both are accessed at the same
-// offsets only; such an input keeps plain loads, and so do all inputs of kernels with several nests.
+// Inputs that no store of the kernel can touch. An input may share an output's memory where both
+// are accessed at the same offsets only; such an input keeps plain loads, and so do all inputs of
+// kernels with several nests.
 void KernelWriter::find_read_only() {
   if (plans_.size() != 1 || has_control(kernel_.body)) return;
   for (ir::BufferId b = 0; b < kernel_.buffers.size(); ++b) {
@@ -136,7 +140,8 @@ void KernelWriter::find_read_only() {
         const ir::Body& other = q.source->body;
         for (size_t a = 0; a < other.accesses.size(); ++a) {
           bool same_size = other.accesses[a].coords.size() == body.accesses[s.access].coords.size();
-          if (q.inner.size() == p.inner.size() && same_size) k_.read_only.erase(other.accesses[a].buffer);
+          if (q.inner.size() == p.inner.size() && same_size)
+            k_.read_only.erase(other.accesses[a].buffer);
         }
       }
     }
@@ -153,7 +158,8 @@ std::string KernelWriter::signature() {
   add("u32* hd_barrier");
   add("u32* hd_fault");
   add("void* hd_parts");
-  // At least 1024 threads a multiprocessor where rows are kept in registers: loads must overlap work.
+  // At least 1024 threads a multiprocessor where rows are kept in registers: loads must overlap
+  // work.
   int blocks = 1;
   if (k_.exact && plans_[0].mapping == Mapping::group) blocks = std::clamp(1024 / k_.block, 1, 16);
   k_.out.open();
@@ -161,7 +167,8 @@ std::string KernelWriter::signature() {
     k_.out.line("const idx e", s, " = (idx)n", s, "; (void)e", s, ";");
     k_.names.set(kernel_.symbols[s], "e" + std::to_string(s));
   }
-  return base::cat("HD_KERNEL(", k_.block, ", ", blocks, ") ", out_.entry, "(", parameters, ") {\n");
+  return base::cat("HD_KERNEL(", k_.block, ", ", blocks, ") ", out_.entry, "(", parameters,
+                   ") {\n");
 }
 
 void KernelWriter::locals() {
@@ -174,7 +181,8 @@ void KernelWriter::locals() {
 
 void KernelWriter::grid_barrier() {
   if (k_.single_thread) return;
-  k_.out.line(out_.shape.kind == LaunchKind::cooperative ? "hd_grid_sync(hd_barrier);" : "hd_sync();");
+  k_.out.line(out_.shape.kind == LaunchKind::cooperative ? "hd_grid_sync(hd_barrier);"
+                                                         : "hd_sync();");
 }
 
 std::string KernelWriter::predicate(ir::BufferId b) const {
@@ -198,7 +206,8 @@ bool writes(const std::vector<ir::Stmt>& list, ir::BufferId b) {
 
 // A predicate in memory is read by all threads; a barrier must stand before it is written again.
 bool KernelWriter::barrier_before_write(const ir::Stmt& loop) const {
-  auto scan = [&](const std::vector<ir::Stmt>& list) -> int {  // 1: barrier first, -1: write first, 0: neither
+  auto scan = [&](const std::vector<ir::Stmt>& list)
+      -> int {  // 1: barrier first, -1: write first, 0: neither
     for (const ir::Stmt& s : list) {
       if (s.kind == StmtKind::barrier && s.barrier != ir::BarrierScope::none) return 1;
       if (writes({s}, loop.predicate)) return -1;
@@ -214,8 +223,9 @@ void KernelWriter::loop_for(const ir::Stmt& s) {
   if (s.has_count_buffer) {
     const ir::Buffer& b = kernel_.buffers[s.predicate];
     const char* type = c_type(memory_type(b.dtype));
-    std::string value = b.role == BufferRole::scalar_local ? base::cat("L", s.predicate)
-                                                           : base::cat("hd_get<", type, ">(b", s.predicate, ", 0)");
+    std::string value = b.role == BufferRole::scalar_local
+                            ? base::cat("L", s.predicate)
+                            : base::cat("hd_get<", type, ">(b", s.predicate, ", 0)");
     count = base::cat("hd_cast<i64>(", value, ")");
   }
   std::string var = base::cat("k", s.counter);
@@ -244,7 +254,8 @@ void KernelWriter::statement(const ir::Stmt& s) {
       k_.out.open("for (;;)");
       statements(s.first);
       k_.out.line("if (!", predicate(s.predicate), ") break;");
-      if (kernel_.buffers[s.predicate].role != BufferRole::scalar_local && !barrier_before_write(s)) grid_barrier();
+      if (kernel_.buffers[s.predicate].role != BufferRole::scalar_local && !barrier_before_write(s))
+        grid_barrier();
       statements(s.second);
       k_.out.close();
       break;
@@ -279,7 +290,8 @@ void KernelWriter::statements(const std::vector<ir::Stmt>& list) {
 
 loop::ExprProgram KernelWriter::program(const Expr& e) const {
   std::unordered_map<uint64_t, uint32_t> slots;
-  for (size_t s = 0; s < kernel_.symbols.size(); ++s) slots[kernel_.symbols[s]->id] = static_cast<uint32_t>(s);
+  for (size_t s = 0; s < kernel_.symbols.size(); ++s)
+    slots[kernel_.symbols[s]->id] = static_cast<uint32_t>(s);
   return loop::ExprProgram(e, slots);
 }
 
@@ -327,8 +339,9 @@ KernelSource KernelWriter::write() {
   k_.out.close();
   finish_shape();
   out_.shape.shared_bytes = k_.shared_bytes;
-  HD_CHECK(k_.shared_bytes <= std::max<int64_t>(device_.shared_memory, 48 << 10), "kernel ", kernel_.name, " wants ",
-           k_.shared_bytes, " bytes of shared memory, the device has ", device_.shared_memory);
+  HD_CHECK(k_.shared_bytes <= std::max<int64_t>(device_.shared_memory, 48 << 10), "kernel ",
+           kernel_.name, " wants ", k_.shared_bytes, " bytes of shared memory, the device has ",
+           device_.shared_memory);
   if (k_.shared_bytes > 0) head += "  HD_DYNAMIC_SHARED(hd_smem);\n";
   out_.text = head + k_.out.take() + "}\n";
   out_.checked = std::move(k_.checked);
@@ -343,7 +356,9 @@ struct Range {
 constexpr int64_t kFar = int64_t{1} << 62;
 
 Range clamp(__int128 low, __int128 high) {
-  auto cut = [](__int128 v) { return v > kFar ? kFar : v < -kFar ? -kFar : static_cast<int64_t>(v); };
+  auto cut = [](__int128 v) {
+    return v > kFar ? kFar : v < -kFar ? -kFar : static_cast<int64_t>(v);
+  };
   return {cut(low), cut(high)};
 }
 
@@ -351,7 +366,8 @@ Range clamp(__int128 low, __int128 high) {
 class Ranges {
  public:
   explicit Ranges(const ir::Kernel& kernel, std::span<const int64_t> symbols) {
-    for (size_t k = 0; k < kernel.symbols.size(); ++k) known_[kernel.symbols[k]->id] = {symbols[k], symbols[k]};
+    for (size_t k = 0; k < kernel.symbols.size(); ++k)
+      known_[kernel.symbols[k]->id] = {symbols[k], symbols[k]};
   }
   bool fits = true;
 
@@ -376,7 +392,8 @@ class Ranges {
   Range symbol(const SymbolRef& s) {
     auto it = known_.find(s->id);
     if (it != known_.end()) return it->second;
-    if (s->extent != nullptr) return {s->lower, std::max<int64_t>(s->lower, of(*s->extent).high - 1)};
+    if (s->extent != nullptr)
+      return {s->lower, std::max<int64_t>(s->lower, of(*s->extent).high - 1)};
     return {s->lower, s->upper};
   }
   static Range combine(ExprKind kind, Range a, Range b) {
@@ -436,8 +453,8 @@ bool fits_32_bits(const ir::Kernel& kernel, std::span<const int64_t> symbols) {
   return ranges.fits;
 }
 
-KernelSource write_kernel(const ir::Kernel& kernel, const target::EmitOptions& options, const Variant& variant,
-                          const target::DeviceDescription& device) {
+KernelSource write_kernel(const ir::Kernel& kernel, const target::EmitOptions& options,
+                          const Variant& variant, const target::DeviceDescription& device) {
   return KernelWriter(kernel, options, variant, device).write();
 }
 

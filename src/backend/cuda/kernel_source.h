@@ -14,8 +14,8 @@ namespace heddle::cuda {
 
 // What a compiled text assumes; checked at each launch.
 struct Variant {
-  bool wide = false;     // 64-bit indices
-  bool vectors = true;   // false: one lane, any alignment
+  bool wide = false;    // 64-bit indices
+  bool vectors = true;  // false: one lane, any alignment
   friend auto operator<=>(const Variant&, const Variant&) = default;
 };
 
@@ -30,11 +30,11 @@ enum class LaunchKind : uint8_t {
 struct LaunchShape {
   LaunchKind kind = LaunchKind::exact;
   int block = 256;
-  std::vector<loop::ExprProgram> units;      // of work, one a nest
+  std::vector<loop::ExprProgram> units;  // of work, one a nest
   std::vector<int64_t> units_per_block;
   std::vector<loop::ExprProgram> divisible;  // by divisor[k], else the variant must not run
   std::vector<int64_t> divisor;
-  std::vector<int> alignment;                // bytes, of each buffer argument
+  std::vector<int> alignment;  // bytes, of each buffer argument
   int64_t shared_bytes = 0;
 };
 
@@ -47,10 +47,11 @@ struct KernelSource {
   bool constant_vectors = true;  // no conditions on sizes
 };
 
-KernelSource write_kernel(const ir::Kernel& kernel, const target::EmitOptions& options, const Variant& variant,
-                          const target::DeviceDescription& device);
+KernelSource write_kernel(const ir::Kernel& kernel, const target::EmitOptions& options,
+                          const Variant& variant, const target::DeviceDescription& device);
 
-// Do all index computations fit 32 bits when the symbols have these values? Of constant kernels it does not ask for any.
+// Do all index computations fit 32 bits when the symbols have these values? Of constant kernels it
+// does not ask for any.
 bool fits_32_bits(const ir::Kernel& kernel, std::span<const int64_t> symbols);
 
 }  // namespace heddle::cuda

@@ -1,5 +1,5 @@
-// Nests as text: the loop over outer points, phases, folds, scans.
-#include "backend/cuda/kernel_context.h"
+// Nests as text: a thread, or a group of threads, an outer point.
+#include "backend/cuda/nest_emitter.h"
 
 #include <algorithm>
 
@@ -13,6 +13,22 @@ namespace {
 
 constexpr int64_t kMaxTrips = 16;      // of unrolled row loops
 constexpr int64_t kMaxRegisters = 64;  // values a thread keeps of a row
+
+uint64_t infinity(DType d, bool negative) {
+  if (d == DType::f64) return negative ? 0xfff0000000000000ull : 0x7ff0000000000000ull;
+  return negative ? 0xff800000ull : 0x7f800000ull;
+}
+// The least or the greatest value of a type, as bits.
+uint64_t extreme(DType d, bool least) {
+  if (is_real_float(d)) return infinity(d, least);
+  if (d == DType::boolean) return least ? 0 : 1;
+  int width = bit_width(d);
+  uint64_t all = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
+  if (is_unsigned_integer(d)) return least ? 0 : all;
+  uint64_t top = uint64_t{1} << (width - 1);
+  return least ? top : all ^ top;
+}
+}  // namespace
 
 bool is_arg(ReduceOp op) { return op == ReduceOp::argmax || op == ReduceOp::argmin; }
 
@@ -44,21 +60,6 @@ const char* fold_name(ReduceOp op) {
   return "";
 }
 
-uint64_t infinity(DType d, bool negative) {
-  if (d == DType::f64) return negative ? 0xfff0000000000000ull : 0x7ff0000000000000ull;
-  return negative ? 0xff800000ull : 0x7f800000ull;
-}
-// The least or the greatest value of a type, as bits.
-uint64_t extreme(DType d, bool least) {
-  if (is_real_float(d)) return infinity(d, least);
-  if (d == DType::boolean) return least ? 0 : 1;
-  int width = bit_width(d);
-  uint64_t all = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
-  if (is_unsigned_integer(d)) return least ? 0 : all;
-  uint64_t top = uint64_t{1} << (width - 1);
-  return least ? top : all ^ top;
-}
-// The neutral element. For float sums that is -0; what an empty sum gives is put right at the end.
 uint64_t identity_bits(ReduceOp op, DType d) {
   switch (op) {
     case ReduceOp::sum:
@@ -80,86 +81,9 @@ uint64_t identity_bits(ReduceOp op, DType d) {
   }
 }
 
-class NestEmitter {
- public:
-  NestEmitter(KernelContext& k, const NestPlan& nest) : k_(k), nest_(nest) {}
-  void emit() {
-    k_.out.open();
-    name_axes();
-    switch (nest_.mapping) {
-      case Mapping::thread:
-        thread_nest();
-        break;
-      case Mapping::group:
-        group_nest();
-        break;
-      case Mapping::tile:
-        tile_nest();
-        break;
-      case Mapping::chain:
-        chain_nest();
-        break;
-    }
-    k_.out.close();
-  }
-
- private:
-  struct Fold {
-    const ir::Reduction* r = nullptr;
-    std::string acc, result, type;
-    bool blocked = false;  // a long f32 sum: a second accumulator takes over each 32 steps
-  };
-
-  void name_axes();
-  void decode_outer(const std::string& point, bool lanes);
-  void thread_nest();
-  void thread_phase(size_t p);
-  void thread_loops(size_t p, size_t axis, std::vector<Fold>& folds);
-  void thread_point(size_t p, std::vector<Fold>& folds);
-  void tile_nest();
-  void tile_decode();
-  void tile_point(bool store_side);
-  void chain_nest();
-  void chain_tile(bool totals);
-  void group_nest();
-  void plan_locals();
-  void plan_caches();
-  void declare_row_storage();
-  void group_phase(size_t p);
-  void group_plain(size_t p);
-  void group_loop(size_t p, std::vector<Fold>& folds);
-  void group_scan(size_t p, std::vector<Fold>& folds);
-  void group_fold(size_t p, std::vector<Fold>& folds);
-  void decode_inner(size_t p);
-  void scan_node(size_t p, BodyEmitter& body, ir::NodeId n);
-  void fold_lane(BodyEmitter& body, std::vector<Fold>& folds, const std::string& flat);
-  std::vector<Fold> make_folds(size_t p, bool lane_results);
-  void finish_fold(const Fold& f, size_t p, const std::string& lane, const std::string& count);
-  bool needs_sync(size_t p) const;
-  std::optional<int64_t> static_trips(size_t p) const;
-  std::string inner_total(size_t p) const { return k_.names.text(total(nest_.phases[p].inner)); }
-  int rows_per_block() const { return nest_.group <= 32 ? std::max(1, k_.block / nest_.group) : 1; }
-  bool scanned(size_t p) const {
-    return !nest_.phases[p].inner.empty() && nest_.phases[p].inner.back().kind == AxisKind::scan;
-  }
-  std::string identity(const ir::Reduction& r) const {
-    std::string v = c_constant(r.type, identity_bits(r.op, r.type));
-    return is_arg(r.op) ? base::cat("hd_at<", c_type(r.type), ">{", v, ", -1}") : v;
-  }
-  std::string leader() const {
-    if (k_.single_thread) return "";
-    return nest_.mapping == Mapping::thread ? "blockIdx.x == 0 && threadIdx.x == 0" : "blockIdx.x == 0";
-  }
-
-  KernelContext& k_;
-  const NestPlan& nest_;
-  RowCaches caches_;
-  std::map<ir::BufferId, LocalPlace> locals_;
-  bool needs_trailing_sync_ = false;
-};
-
 void NestEmitter::name_axes() {
-  for (size_t k = 0; k < nest_.outer.size(); ++k) k_.names.set(nest_.outer[k].var, base::cat("o", k));
+  for (size_t k = 0; k < nest_.outer.size(); ++k)
+    k_.names.set(nest_.outer[k].var, base::cat("o", k));
   for (const PhasePlan& p : nest_.phases) {
     for (size_t k = 0; k < p.inner.size(); ++k) k_.names.set(p.inner[k].var, base::cat("i", k));
   }
@@ -177,7 +101,8 @@ void NestEmitter::decode_outer(const std::string& point, bool lanes) {
     if (vectors && nest_.lanes > 1) extent = base::cat("hd_udiv(", extent, ", ", nest_.lanes, ")");
     std::string digit = k == 0 ? rest : base::cat("hd_umod(", rest, ", ", extent, ")");
     if (vectors) {
-      k_.out.line("const idx ", name, "b = ", digit, nest_.lanes > 1 ? base::cat(" * ", nest_.lanes) : "", ";");
+      k_.out.line("const idx ", name, "b = ", digit,
+                  nest_.lanes > 1 ? base::cat(" * ", nest_.lanes) : "", ";");
       if (nest_.lanes == 1) k_.out.line("const idx ", name, " = ", name, "b; (void)", name, ";");
     } else {
       k_.out.line("const idx ", name, " = ", digit, ";");
@@ -202,7 +127,8 @@ std::vector<NestEmitter::Fold> NestEmitter::make_folds(size_t p, bool lane_resul
       k_.out.line(f.type, " ", f.result, lane_results ? base::cat("[", nest_.lanes, "]") : "", ";");
     } else {
       k_.out.line(f.type, " ", f.acc, "[", nest_.lanes, "];");
-      k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) ", f.acc, "[l] = ", identity(*f.r), ";");
+      k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) ", f.acc,
+                  "[l] = ", identity(*f.r), ";");
     }
     int64_t n = bounded(total(nest_.phases[p].inner), 1 << 30);
     f.blocked = lane_results && f.r->op == ReduceOp::sum && f.r->type == DType::f32 && n > 128;
@@ -221,8 +147,8 @@ void NestEmitter::fold_lane(BodyEmitter& body, std::vector<Fold>& folds, const s
     if (f.r->op == ReduceOp::value) {
       k_.out.line(f.acc, "[l] = ", value, ";");
     } else if (is_arg(f.r->op)) {
-      k_.out.line(f.acc, "[l] = ", fold_name(f.r->op), "::f(", f.acc, "[l], ", f.type, "{", value, ", (i64)(", flat,
-                  ")});");
+      k_.out.line(f.acc, "[l] = ", fold_name(f.r->op), "::f(", f.acc, "[l], ", f.type, "{", value,
+                  ", (i64)(", flat, ")});");
     } else {
       k_.out.line(f.acc, "[l] = ", fold_name(f.r->op), "::f(", f.acc, "[l], ", value, ");");
     }
@@ -230,7 +156,8 @@ void NestEmitter::fold_lane(BodyEmitter& body, std::vector<Fold>& folds, const s
 }
 
 // An empty float sum is +0.
-void NestEmitter::finish_fold(const Fold& f, size_t p, const std::string& lane, const std::string& count) {
+void NestEmitter::finish_fold(const Fold& f, size_t p, const std::string& lane,
+                              const std::string& count) {
   if (f.blocked) k_.out.line(f.result, lane, " = ", f.acc, "h", lane, " + ", f.result, lane, ";");
   if (f.r->op != ReduceOp::sum || !is_real_float(f.r->type)) return;
   if (total(nest_.phases[p].inner).lower() > 0) return;
@@ -241,7 +168,8 @@ void NestEmitter::finish_fold(const Fold& f, size_t p, const std::string& lane, 
 
 void NestEmitter::thread_nest() {
   for (const LoopAxis& a : nest_.outer) {
-    for (const LoopAxis& b : nest_.outer) HD_CHECK(!uses(a.extent, *b.var), "extent of an outer axis names another");
+    for (const LoopAxis& b : nest_.outer)
+      HD_CHECK(!uses(a.extent, *b.var), "extent of an outer axis names another");
   }
   std::string n = k_.names.text(nest_.points());
   if (nest_.lanes > 1) n = base::cat("hd_udiv(", n, ", ", nest_.lanes, ")");
@@ -294,13 +222,17 @@ void NestEmitter::thread_loops(size_t p, size_t axis, std::vector<Fold>& folds) 
       const ir::Node& x = phase.source->body.nodes[n];
       if (x.op != ir::ScalarOp::scan) continue;
       ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type};
-      k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) c", n, "[l] = ", identity(r), ";");
+      k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) c", n,
+                  "[l] = ", identity(r), ";");
     }
   }
   int64_t n = a.extent.constant_or(0);
   bool last = axis + 1 == phase.inner.size();
-  const char* unroll = n > 0 && n <= 8 ? "HD_UNROLL " : last && !phase.source->reductions.empty() ? "HD_UNROLL8 " : "";
-  k_.out.open(unroll, "for (idx i", axis, " = 0; i", axis, " < ", k_.names.text(a.extent), "; ++i", axis, ")");
+  const char* unroll = n > 0 && n <= 8                             ? "HD_UNROLL "
+                       : last && !phase.source->reductions.empty() ? "HD_UNROLL8 "
+                                                                   : "";
+  k_.out.open(unroll, "for (idx i", axis, " = 0; i", axis, " < ", k_.names.text(a.extent), "; ++i",
+              axis, ")");
   thread_loops(p, axis + 1, folds);
   k_.out.close();
 }
@@ -320,7 +252,8 @@ void NestEmitter::thread_point(size_t p, std::vector<Fold>& folds) {
       const char* op = fold_name(phase.source->body.scans[phase.source->body.nodes[n].payload].op);
       const ir::Node& x = phase.source->body.nodes[n];
       body.open_lanes();
-      k_.out.line("c", n, "[l] = ", op, "::f(c", n, "[l], ", body.ref(x.a), "); a", n, "[l] = c", n, "[l];");
+      k_.out.line("c", n, "[l] = ", op, "::f(c", n, "[l], ", body.ref(x.a), "); a", n, "[l] = c", n,
+                  "[l];");
       body.close_lanes();
     }
     body.open_lanes();
@@ -331,159 +264,12 @@ void NestEmitter::thread_point(size_t p, std::vector<Fold>& folds) {
   for (const Fold& f : folds) {
     if (!f.blocked) continue;
     k_.out.open("if ((++", f.acc, "n & 31) == 0)");
-    k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) { ", f.acc, "h[l] += ", f.acc, "[l]; ", f.acc,
-                "[l] = -0.f; }");
+    k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) { ", f.acc,
+                "h[l] += ", f.acc, "[l]; ", f.acc, "[l] = -0.f; }");
     k_.out.close();
   }
   body.stores();
   if (!phase.inner.empty()) k_.out.line("++f;");
-}
-
-// ---- a block makes a tile
-
-// Coordinates of the tile: those outside it, and the tile's first points along its two axes.
-void NestEmitter::tile_decode() {
-  std::string rest = "q";
-  for (size_t k = nest_.outer.size(); k-- > 0;) {
-    bool tiled = k == nest_.tile_axis || k + 1 == nest_.outer.size();
-    std::string extent = k_.names.text(nest_.outer[k].extent);
-    if (tiled) extent = base::cat("((", extent, " + ", kTile - 1, ") / ", kTile, ")");
-    std::string digit = k == 0 ? rest : base::cat("hd_umod(", rest, ", ", extent, ")");
-    k_.out.line("const idx ", tiled ? "first" : "o", k, " = ", digit, tiled ? base::cat(" * ", kTile) : "", ";");
-    if (k > 0) {
-      k_.out.line("const idx q", k, " = hd_udiv(", rest, ", ", extent, ");");
-      rest = base::cat("q", k);
-    }
-  }
-}
-
-// The points of this thread on the loading side (fast along the tile axis) or on the storing side (along the last one).
-void NestEmitter::tile_point(bool store_side) {
-  size_t last = nest_.outer.size() - 1, other = nest_.tile_axis;
-  size_t fast = store_side ? last : other, slow = store_side ? other : last;
-  k_.out.open("HD_UNROLL for (int t = 0; t < ", kTile * kTile / kTileThreads, "; ++t)");
-  k_.out.line("const int x = (int)threadIdx.x % ", kTile, ", y = (int)threadIdx.x / ", kTile, " + t * ",
-              kTileThreads / kTile, ";");
-  k_.out.line("const idx o", fast, store_side ? "b" : "", " = first", fast, " + x;");
-  k_.out.line("const idx o", slow, " = first", slow, " + y;");
-  if (store_side) k_.out.line("const idx o", last, " = o", last, "b; (void)o", last, ";");
-  k_.out.open("if (o", fast, store_side ? "b" : "", " < ", k_.names.text(nest_.outer[fast].extent), " && o", slow, " < ",
-              k_.names.text(nest_.outer[slow].extent), ")");
-}
-
-void NestEmitter::tile_nest() {
-  const PhasePlan& phase = nest_.phases[0];
-  const ir::Body& b = phase.source->body;
-  for (uint32_t a : nest_.staged) {
-    const char* type = c_type(memory_type(k_.kernel.buffers[b.accesses[a].buffer].dtype));
-    k_.out.line("HD_SHARED ", type, " tile", a, "[", kTile, "][", kTile + 1, "];");
-  }
-  if (k_.exact) {
-    k_.out.line("const idx q = (idx)blockIdx.x;");
-    k_.out.open();
-  } else {
-    k_.out.open("for (idx q = (idx)blockIdx.x; q < ", k_.names.text(nest_.units()), "; q += (idx)gridDim.x)");
-  }
-  tile_decode();
-  name_axes();
-  tile_point(false);
-  for (uint32_t a : nest_.staged) {
-    ir::BufferId id = b.accesses[a].buffer;
-    const char* type = c_type(memory_type(k_.kernel.buffers[id].dtype));
-    k_.out.line("tile", a, "[y][x] = ", k_.read_only.count(id) != 0 ? "hd_get_const<" : "hd_get<", type, ">(",
-                k_.buffer(id), ", ", k_.names.text(phase.offsets[a]), ");");
-  }
-  k_.out.close();
-  k_.out.close();
-  k_.out.line("hd_sync();");
-  tile_point(true);
-  PointText at;
-  at.flat = at.trip = "0";
-  at.lane_name = base::cat("o", nest_.outer.size() - 1);
-  for (uint32_t a : nest_.staged) at.staged[a] = base::cat("tile", a, "[x][y]");
-  BodyEmitter body(k_, nest_, phase, at, nullptr, 0, locals_);
-  body.prefix();
-  body.declare_arrays();
-  body.open_lanes();
-  body.lanes(0);
-  body.close_lanes();
-  body.stores();
-  k_.out.close();
-  k_.out.close();
-  if (!k_.exact) k_.out.line("hd_sync();");
-  k_.out.close();
-}
-
-// ---- all blocks share a scanned row
-
-// One tile of the row; with `totals` only the fold of the values to scan.
-void NestEmitter::chain_tile(bool totals) {
-  const PhasePlan& phase = nest_.phases[0];
-  k_.out.open("for (idx tile = begin; tile < end; tile += ", nest_.group * nest_.lanes, ")");
-  k_.out.line("const bool in = tile + lane * ", nest_.lanes, " < end;");
-  k_.out.line("const idx i0b = in ? tile + lane * ", nest_.lanes, " : 0;");
-  PointText at;
-  at.flat = "i0b";
-  at.trip = "0";
-  at.lane_name = "i0";
-  at.store_guard = "in";
-  BodyEmitter body(k_, nest_, phase, at, nullptr, 0, locals_);
-  ir::NodeId scan = body.scans(1).at(0);
-  const ir::Node& x = phase.source->body.nodes[scan];
-  const char* op = fold_name(phase.source->body.scans[x.payload].op);
-  body.prefix();
-  body.declare_arrays();
-  body.open_lanes();
-  body.lanes(0);
-  if (totals) k_.out.line("if (in) acc = ", op, "::f(acc, ", body.ref(x.a), ");");
-  body.close_lanes();
-  if (!totals) {
-    scan_node(0, body, scan);
-    body.open_lanes();
-    body.lanes(1);
-    body.close_lanes();
-    body.stores();
-  }
-  k_.out.close();
-}
-
-void NestEmitter::chain_nest() {
-  const PhasePlan& phase = nest_.phases[0];
-  const ir::Body& b = phase.source->body;
-  ir::NodeId scan = 0;
-  while (b.nodes[scan].op != ir::ScalarOp::scan) ++scan;
-  const ir::Node& x = b.nodes[scan];
-  ir::Reduction r{b.scans[x.payload].op, x.a, x.type};
-  const char* type = c_type(x.type);
-  const char* op = fold_name(r.op);
-  int step = nest_.group * nest_.lanes;
-  k_.out.line("HD_SHARED ", type, " w0_", scan, "[", nest_.group / 32, "];");
-  k_.out.line("HD_SHARED ", type, " warps[", nest_.group / 32, "];");
-  k_.out.line("", type, "* parts = (", type, "*)hd_parts;");
-  k_.out.line("const int lane = (int)threadIdx.x;");
-  k_.out.line("const idx n = ", k_.names.text(phase.inner[0].extent), ";");
-  k_.out.line("const idx part = ((n + ", step - 1, ") / ", step, " + (idx)gridDim.x - 1) / (idx)gridDim.x * ", step, ";");
-  k_.out.line("const idx begin = hd_imin(n, (idx)blockIdx.x * part), end = hd_imin(n, begin + part);");
-  k_.out.open("for (idx row = 0; row < ", k_.names.text(nest_.points()), "; ++row)");
-  decode_outer("row", false);
-  k_.out.line(type, " acc = ", identity(r), ";");
-  chain_tile(true);
-  k_.out.line("acc = hd_warp_fold<", op, ", 32>(acc);");
-  k_.out.line("if ((lane & 31) == 0) warps[lane / 32] = acc;");
-  k_.out.line("hd_sync();");
-  k_.out.line("if (lane == 0) parts[blockIdx.x] = hd_fold_warps<", op, ", ", nest_.group / 32, ">(warps);");
-  k_.out.line("hd_grid_sync(hd_barrier);");
-  k_.out.line(type, " carry", scan, " = ", identity(r), ";");
-  // The parts before this one, folded in a fixed order by the whole block.
-  k_.out.line("acc = ", identity(r), ";");
-  k_.out.line("for (int k = lane; k < (int)blockIdx.x; k += ", nest_.group, ") acc = ", op, "::f(acc, parts[k]);");
-  k_.out.line("acc = hd_warp_fold<", op, ", 32>(acc);");
-  k_.out.line("if ((lane & 31) == 0) warps[lane / 32] = acc;");
-  k_.out.line("hd_sync();");
-  k_.out.line("carry", scan, " = hd_fold_warps<", op, ", ", nest_.group / 32, ">(warps);");
-  chain_tile(false);
-  k_.out.line("hd_grid_sync(hd_barrier);");
-  k_.out.close();
 }
 
 // ---- a group of threads makes an outer point
@@ -519,7 +305,8 @@ void NestEmitter::plan_caches() {
   if (nest_.mapping != Mapping::group || k_.check_bounds) return;
   std::set<ir::BufferId> stored;
   for (const PhasePlan& p : nest_.phases) {
-    for (const ir::Store& s : p.source->body.stores) stored.insert(p.source->body.accesses[s.access].buffer);
+    for (const ir::Store& s : p.source->body.stores)
+      stored.insert(p.source->body.accesses[s.access].buffer);
   }
   struct Entry {
     ir::BufferId buffer;
@@ -540,25 +327,30 @@ void NestEmitter::plan_caches() {
       if (n.op != ir::ScalarOp::load || n.a != ir::kNoNode) continue;
       ir::BufferId b = phase.source->body.accesses[n.payload].buffer;
       AccessForm form = phase.forms[n.payload];
-      bool lanes = form == AccessForm::vector || (form == AccessForm::scattered && nest_.lanes == 1);
+      bool lanes =
+          form == AccessForm::vector || (form == AccessForm::scattered && nest_.lanes == 1);
       if (!lanes || stored.count(b) != 0) continue;
       std::vector<SymbolRef> symbols;
       collect_symbols(phase.offsets[n.payload], symbols);
-      bool indirect = std::any_of(symbols.begin(), symbols.end(),
-                                  [](const SymbolRef& s) { return s->kind == SymbolKind::indirect; });
+      bool indirect = std::any_of(symbols.begin(), symbols.end(), [](const SymbolRef& s) {
+        return s->kind == SymbolKind::indirect;
+      });
       if (indirect) continue;
       if (!position) position = phase.inner[0].var;
       Expr offset = substitute(phase.offsets[n.payload], phase.inner[0].var, Expr(position));
       bool found = false;
       for (Entry& e : seen) {
-        if (e.buffer != b || !(e.offset == offset) || !(e.extent == phase.inner[0].extent) || e.phase == p) continue;
+        if (e.buffer != b || !(e.offset == offset) || !(e.extent == phase.inner[0].extent) ||
+            e.phase == p)
+          continue;
         if (e.name.empty()) {
-          int64_t words = *trips * std::max(1, memory_bytes(k_.kernel.buffers[b].dtype) * nest_.lanes / 4);
+          int64_t words =
+              *trips * std::max(1, memory_bytes(k_.kernel.buffers[b].dtype) * nest_.lanes / 4);
           if (used + words > kMaxRegisters) break;
           used += words;
           e.name = base::cat("cache", caches++);
-          k_.out.line("hd_pack<", memory_bytes(k_.kernel.buffers[b].dtype) * nest_.lanes, "> ", e.name, "[", *trips,
-                      "];");
+          k_.out.line("hd_pack<", memory_bytes(k_.kernel.buffers[b].dtype) * nest_.lanes, "> ",
+                      e.name, "[", *trips, "];");
           caches_.names[e.phase][e.access] = e.name;
           caches_.first[e.phase][e.access] = true;
         }
@@ -583,15 +375,16 @@ void NestEmitter::declare_row_storage() {
         if (a.buffer == b) elements = std::max(elements, bounded(total(p.inner), int64_t{1} << 40));
       }
     }
-    HD_CHECK(place == LocalPlace::registers || nest_.mapping == Mapping::group, "row_local ", buffer.name,
-             " of unknown size in a serial nest");
+    HD_CHECK(place == LocalPlace::registers || nest_.mapping == Mapping::group, "row_local ",
+             buffer.name, " of unknown size in a serial nest");
     if (place == LocalPlace::registers) {
       int64_t step = nest_.mapping == Mapping::group ? int64_t{nest_.group} * nest_.lanes : 1;
       k_.out.line(type, " R", b, "[", (elements + step - 1) / step, "][", nest_.lanes, "];");
       continue;
     }
     int64_t bytes = (elements * memory_bytes(buffer.dtype) + 15) / 16 * 16;
-    std::string row = rows_per_block() > 1 ? base::cat(" + threadIdx.x / ", nest_.group, " * ", bytes) : "";
+    std::string row =
+        rows_per_block() > 1 ? base::cat(" + threadIdx.x / ", nest_.group, " * ", bytes) : "";
     k_.out.line(type, "* R", b, " = (", type, "*)(hd_smem + ", offset, row, ");");
     offset += bytes * rows_per_block();
   }
@@ -608,13 +401,15 @@ void NestEmitter::group_nest() {
     for (size_t r = 0; r < phase.reductions.size(); ++r) {
       const ir::Reduction& red = phase.reductions[r];
       if (red.op == ReduceOp::value) continue;
-      std::string type = is_arg(red.op) ? base::cat("hd_at<", c_type(red.type), ">") : c_type(red.type);
+      std::string type =
+          is_arg(red.op) ? base::cat("hd_at<", c_type(red.type), ">") : c_type(red.type);
       k_.out.line("HD_SHARED ", type, " s", p, "_", r, "[", t / 32, "];");
       needs_trailing_sync_ = true;
     }
     for (ir::NodeId n = 0; n < phase.body.nodes.size(); ++n) {
       if (phase.body.nodes[n].op == ir::ScalarOp::scan)
-        k_.out.line("HD_SHARED ", c_type(phase.body.nodes[n].type), " w", p, "_", n, "[", t / 32, "];");
+        k_.out.line("HD_SHARED ", c_type(phase.body.nodes[n].type), " w", p, "_", n, "[", t / 32,
+                    "];");
     }
   }
   if (nest_.replicated) {
@@ -623,7 +418,8 @@ void NestEmitter::group_nest() {
     k_.out.line("const idx q = (idx)blockIdx.x * ", rows, ";");
     k_.out.open();
   } else {
-    k_.out.open("for (idx q = (idx)blockIdx.x * ", rows, "; q < rows; q += (idx)gridDim.x * ", rows, ")");
+    k_.out.open("for (idx q = (idx)blockIdx.x * ", rows, "; q < rows; q += (idx)gridDim.x * ", rows,
+                ")");
   }
   if (rows > 1) {
     k_.out.line("idx row = q + (idx)threadIdx.x / ", t, ";");
@@ -654,7 +450,8 @@ bool NestEmitter::needs_sync(size_t p) const {
   for (const ir::Access& a : b.accesses) {
     const ir::Buffer& buffer = k_.kernel.buffers[a.buffer];
     if (stored.count(a.buffer) == 0 || buffer.role == BufferRole::scalar_local) continue;
-    if (buffer.role == BufferRole::row_local && locals_.at(a.buffer) == LocalPlace::registers) continue;
+    if (buffer.role == BufferRole::row_local && locals_.at(a.buffer) == LocalPlace::registers)
+      continue;
     return true;
   }
   return false;
@@ -667,10 +464,12 @@ void NestEmitter::group_phase(size_t p) {
     group_plain(p);
     return;
   }
-  for (const ir::Reduction& r : phase.source->reductions) HD_CHECK(r.op != ReduceOp::value, "value of an inner point");
+  for (const ir::Reduction& r : phase.source->reductions)
+    HD_CHECK(r.op != ReduceOp::value, "value of an inner point");
   for (size_t r = 0; r < phase.source->reductions.size(); ++r) {
     const ir::Reduction& red = phase.source->reductions[r];
-    std::string type = is_arg(red.op) ? base::cat("hd_at<", c_type(red.type), ">") : c_type(red.type);
+    std::string type =
+        is_arg(red.op) ? base::cat("hd_at<", c_type(red.type), ">") : c_type(red.type);
     k_.out.line(type, " r", p, "_", r, ";");
   }
   k_.out.open();
@@ -690,7 +489,8 @@ void NestEmitter::group_plain(size_t p) {
   const ir::Phase& source = *phase.source;
   for (size_t r = 0; r < source.reductions.size(); ++r) {
     const ir::Reduction& red = source.reductions[r];
-    std::string type = is_arg(red.op) ? base::cat("hd_at<", c_type(red.type), ">") : c_type(red.type);
+    std::string type =
+        is_arg(red.op) ? base::cat("hd_at<", c_type(red.type), ">") : c_type(red.type);
     k_.out.line(type, " r", p, "_", r, ";");
   }
   k_.out.open();
@@ -717,10 +517,12 @@ void NestEmitter::decode_inner(size_t p) {
   std::string rest = "i";
   for (size_t k = last + 1; k-- > 0;) {
     std::string extent = k_.names.text(phase.inner[k].extent);
-    if (k == last && nest_.lanes > 1) extent = base::cat("hd_udiv(", extent, ", ", nest_.lanes, ")");
+    if (k == last && nest_.lanes > 1)
+      extent = base::cat("hd_udiv(", extent, ", ", nest_.lanes, ")");
     std::string digit = k == 0 ? rest : base::cat("hd_umod(", rest, ", ", extent, ")");
     if (k == last) {
-      k_.out.line("const idx i", k, "b = ", digit, nest_.lanes > 1 ? base::cat(" * ", nest_.lanes) : "", ";");
+      k_.out.line("const idx i", k, "b = ", digit,
+                  nest_.lanes > 1 ? base::cat(" * ", nest_.lanes) : "", ";");
     } else {
       k_.out.line("const idx i", k, " = ", digit, ";");
     }
@@ -754,7 +556,8 @@ void NestEmitter::group_loop(size_t p, std::vector<Fold>& folds) {
   at.trip = "t";
   at.lane_name = base::cat("i", phase.inner.size() - 1);
   at.store_guard = rows_per_block() > 1 ? "live" : "";
-  if (nest_.replicated && !k_.single_thread) at.store_guard += (at.store_guard.empty() ? "" : " && ") + leader();
+  if (nest_.replicated && !k_.single_thread)
+    at.store_guard += (at.store_guard.empty() ? "" : " && ") + leader();
   BodyEmitter body(k_, nest_, phase, at, trips ? &caches_ : nullptr, p, locals_);
   body.prefix();
   body.declare_arrays();
@@ -771,17 +574,19 @@ void NestEmitter::group_fold(size_t p, std::vector<Fold>& folds) {
   int t = nest_.group, warp = std::min(t, 32);
   for (const Fold& f : folds) {
     std::string op = fold_name(f.r->op);
-    k_.out.line("HD_UNROLL for (int l = 1; l < ", nest_.lanes, "; ++l) ", f.acc, "[0] = ", op, "::f(", f.acc, "[0], ",
-                f.acc, "[l]);");
+    k_.out.line("HD_UNROLL for (int l = 1; l < ", nest_.lanes, "; ++l) ", f.acc, "[0] = ", op,
+                "::f(", f.acc, "[0], ", f.acc, "[l]);");
     k_.out.line(f.result, " = hd_warp_fold<", op, ", ", warp, ">(", f.acc, "[0]);");
   }
   if (t > 32 && !folds.empty()) {
     k_.out.open("if ((threadIdx.x & 31) == 0)");
-    for (const Fold& f : folds) k_.out.line("s", f.result.substr(1), "[threadIdx.x / 32] = ", f.result, ";");
+    for (const Fold& f : folds)
+      k_.out.line("s", f.result.substr(1), "[threadIdx.x / 32] = ", f.result, ";");
     k_.out.close();
     k_.out.line("hd_sync();");
     for (const Fold& f : folds)
-      k_.out.line(f.result, " = hd_fold_warps<", fold_name(f.r->op), ", ", t / 32, ">(s", f.result.substr(1), ");");
+      k_.out.line(f.result, " = hd_fold_warps<", fold_name(f.r->op), ", ", t / 32, ">(s",
+                  f.result.substr(1), ");");
   }
   for (const Fold& f : folds) finish_fold(f, p, "", inner_total(p));
 }
@@ -796,11 +601,13 @@ void NestEmitter::scan_node(size_t p, BodyEmitter& body, ir::NodeId n) {
   k_.out.line("const ", type, " v = in ? ", body.ref(x.a), " : ", none, ";");
   k_.out.line("a", n, "[l] = l == 0 ? v : ", op, "::f(a", n, "[l == 0 ? 0 : l - 1], v);");
   k_.out.close();
-  std::string shared = nest_.group > 32 ? base::cat("w", p, "_", n) : base::cat("(", type, "*)nullptr");
+  std::string shared =
+      nest_.group > 32 ? base::cat("w", p, "_", n) : base::cat("(", type, "*)nullptr");
   k_.out.line(type, " all", n, ";");
-  k_.out.line("const ", type, " before", n, " = ", op, "::f(carry", n, ", hd_group_scan<", op, ", ", nest_.group, ">(a", n, "[",
-              lanes - 1, "], ", none, ", ", shared, ", &all", n, "));");
-  k_.out.line("HD_UNROLL for (int l = 0; l < ", lanes, "; ++l) a", n, "[l] = ", op, "::f(before", n, ", a", n, "[l]);");
+  k_.out.line("const ", type, " before", n, " = ", op, "::f(carry", n, ", hd_group_scan<", op, ", ",
+              nest_.group, ">(a", n, "[", lanes - 1, "], ", none, ", ", shared, ", &all", n, "));");
+  k_.out.line("HD_UNROLL for (int l = 0; l < ", lanes, "; ++l) a", n, "[l] = ", op, "::f(before", n,
+              ", a", n, "[l]);");
   k_.out.line("carry", n, " = ", op, "::f(carry", n, ", all", n, ");");
 }
 
@@ -810,7 +617,8 @@ void NestEmitter::group_scan(size_t p, std::vector<Fold>& folds) {
   const ir::Body& b = phase.source->body;
   size_t last = phase.inner.size() - 1;
   for (size_t k = 0; k < last; ++k) {
-    k_.out.open("for (idx i", k, " = 0; i", k, " < ", k_.names.text(phase.inner[k].extent), "; ++i", k, ")");
+    k_.out.open("for (idx i", k, " = 0; i", k, " < ", k_.names.text(phase.inner[k].extent), "; ++i",
+                k, ")");
   }
   std::string n = k_.names.text(phase.inner[last].extent);
   Expr row(0);
@@ -849,8 +657,6 @@ void NestEmitter::group_scan(size_t p, std::vector<Fold>& folds) {
   k_.out.close();
   for (size_t k = 0; k < last; ++k) k_.out.close();
 }
-
-}  // namespace
 
 void emit_nest(KernelContext& k, const NestPlan& nest) { NestEmitter(k, nest).emit(); }
 

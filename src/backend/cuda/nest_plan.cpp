@@ -182,7 +182,8 @@ int64_t inner_points(const NestPlan& nest) {
   return n;
 }
 
-// Accesses that are contiguous along the inner axes (rows), against those along the outer ones (columns).
+// Accesses that are contiguous along the inner axes (rows), against those along the outer ones
+// (columns).
 int row_votes(const NestPlan& nest) {
   int votes = 0;
   for (const PhasePlan& p : nest.phases) {
@@ -196,7 +197,8 @@ int row_votes(const NestPlan& nest) {
       if (row && !column && out) {
         // Windows that lie close together are read like columns.
         int64_t step = out->first.constant_or(kUnknown);
-        if (step > 0 && (step < p.inner.back().extent.constant_or(0) || step <= 4) && inner_points(nest) <= 64)
+        if (step > 0 && (step < p.inner.back().extent.constant_or(0) || step <= 4) &&
+            inner_points(nest) <= 64)
           column = true;
       }
       votes += row && !column ? 1 : 0;
@@ -230,7 +232,9 @@ Mapping choose_mapping(const ir::Kernel& kernel, const NestPlan& nest) {
 
 // A transposing nest: stores run along the last axis, some loads along another one.
 bool choose_tile(const ir::Kernel& kernel, NestPlan& nest) {
-  if (nest.mapping != Mapping::thread || nest.phases.size() != 1 || nest.outer.size() < 2 || nest.replicated) return false;
+  if (nest.mapping != Mapping::thread || nest.phases.size() != 1 || nest.outer.size() < 2 ||
+      nest.replicated)
+    return false;
   PhasePlan& p = nest.phases[0];
   const ir::Body& body = p.source->body;
   if (!p.inner.empty() || !p.source->reductions.empty()) return false;
@@ -266,7 +270,8 @@ bool choose_tile(const ir::Kernel& kernel, NestPlan& nest) {
   std::sort(staged.begin(), staged.end());
   staged.erase(std::unique(staged.begin(), staged.end()), staged.end());
   if (staged.empty() || staged.size() > 4) return false;
-  if (bounded(nest.outer[axis].extent, kUnknown) < kTile / 2 || bounded(nest.outer.back().extent, kUnknown) < kTile / 2)
+  if (bounded(nest.outer[axis].extent, kUnknown) < kTile / 2 ||
+      bounded(nest.outer.back().extent, kUnknown) < kTile / 2)
     return false;
   nest.mapping = Mapping::tile;
   nest.tile_axis = axis;
@@ -280,14 +285,16 @@ constexpr int64_t kChainRows = 64;
 bool choose_chain(NestPlan& nest) {
   if (nest.phases.size() != 1 || nest.replicated) return false;
   PhasePlan& p = nest.phases[0];
-  bool row = p.inner.size() == 1 && p.inner[0].kind == AxisKind::scan && p.source->reductions.empty();
+  bool row =
+      p.inner.size() == 1 && p.inner[0].kind == AxisKind::scan && p.source->reductions.empty();
   size_t scans = 0;
   for (const ir::Node& n : p.source->body.nodes) scans += n.op == ScalarOp::scan ? 1 : 0;
   if (!row || scans != 1) return false;
   for (const LoopAxis& a : nest.outer) {
     if (uses(p.inner[0].extent, *a.var)) return false;
   }
-  if (p.inner[0].extent.constant_or(0) < kChainRow || bounded(nest.points(), kUnknown) > kChainRows) return false;
+  if (p.inner[0].extent.constant_or(0) < kChainRow || bounded(nest.points(), kUnknown) > kChainRows)
+    return false;
   nest.mapping = Mapping::chain;
   nest.group = 512;
   return true;
@@ -307,7 +314,8 @@ bool multiple(const Expr& e, int n, std::vector<Expr>& conditions) {
   Expr size(1);
   bool only_sizes = true;
   auto take = [&](const Expr& f) {
-    bool is_size = f.is_constant() || (f.kind() == ExprKind::symbol && f.symbol()->kind == SymbolKind::extent);
+    bool is_size =
+        f.is_constant() || (f.kind() == ExprKind::symbol && f.symbol()->kind == SymbolKind::extent);
     if (is_size) size = size * f;
     only_sizes = only_sizes && is_size;
   };
@@ -317,11 +325,14 @@ bool multiple(const Expr& e, int n, std::vector<Expr>& conditions) {
     take(e);
   }
   if (size.is_constant()) return *size.constant() % n == 0;
-  if (std::find(conditions.begin(), conditions.end(), size) == conditions.end()) conditions.push_back(size);
+  if (std::find(conditions.begin(), conditions.end(), size) == conditions.end())
+    conditions.push_back(size);
   return true;
 }
 
-bool lanes_are_outer(const NestPlan& nest) { return nest.mapping == Mapping::thread || nest.mapping == Mapping::tile; }
+bool lanes_are_outer(const NestPlan& nest) {
+  return nest.mapping == Mapping::thread || nest.mapping == Mapping::tile;
+}
 
 const SymbolRef* lane_axis(const NestPlan& nest, const PhasePlan& p) {
   if (lanes_are_outer(nest)) return nest.outer.empty() ? nullptr : &nest.outer.back().var;
@@ -333,7 +344,8 @@ bool uses_varying(const Expr& e, const SymbolRef* axis, const std::set<uint64_t>
   if (varying.empty()) return false;
   std::vector<SymbolRef> symbols;
   collect_symbols(e, symbols);
-  return std::any_of(symbols.begin(), symbols.end(), [&](const SymbolRef& s) { return varying.count(s->id) != 0; });
+  return std::any_of(symbols.begin(), symbols.end(),
+                     [&](const SymbolRef& s) { return varying.count(s->id) != 0; });
 }
 
 // Sets varying and forms of one phase; counts vector and scattered accesses.
@@ -344,7 +356,12 @@ struct FormCount {
 class FormPass {
  public:
   FormPass(const ir::Kernel& kernel, NestPlan& nest, PhasePlan& p, int lanes, FormCount& count)
-      : kernel_(kernel), nest_(nest), p_(p), lanes_(lanes), count_(count), axis_(lane_axis(nest, p)) {}
+      : kernel_(kernel),
+        nest_(nest),
+        p_(p),
+        lanes_(lanes),
+        count_(count),
+        axis_(lane_axis(nest, p)) {}
 
   void run() {
     const ir::Body& body = p_.source->body;
@@ -387,7 +404,8 @@ class FormPass {
       return;
     }
     AccessForm form = classify(s.access, b);
-    if (form == AccessForm::vector && (varies(s.mask) || s.kind != ir::StoreKind::set)) form = AccessForm::scattered;
+    if (form == AccessForm::vector && (varies(s.mask) || s.kind != ir::StoreKind::set))
+      form = AccessForm::scattered;
     set(s.access, form, b);
   }
 
@@ -396,7 +414,8 @@ class FormPass {
     if (!uses_varying(e, axis_, symbols_)) return AccessForm::uniform;
     if (axis_ == nullptr || lanes_ == 1) return AccessForm::scattered;
     auto affine = affine_in(e, *axis_);
-    if (!affine || !affine->first.is(1) || uses_varying(affine->second, nullptr, symbols_)) return AccessForm::scattered;
+    if (!affine || !affine->first.is(1) || uses_varying(affine->second, nullptr, symbols_))
+      return AccessForm::scattered;
     std::vector<Expr> conditions = nest_.divisible;
     if (!multiple(affine->second, lanes_, conditions)) return AccessForm::scattered;
     (void)b;
@@ -431,7 +450,8 @@ bool classify(const ir::Kernel& kernel, NestPlan& nest, int lanes, FormCount& co
   bool any = lanes == 1;
   for (PhasePlan& p : nest.phases) {
     for (const LoopAxis& a : p.inner) {
-      if (lanes > 1 && nest.mapping == Mapping::thread && uses(a.extent, *nest.outer.back().var)) return false;
+      if (lanes > 1 && nest.mapping == Mapping::thread && uses(a.extent, *nest.outer.back().var))
+        return false;
     }
     FormPass(kernel, nest, p, lanes, count).run();
     const std::vector<LoopAxis>& axes = lanes_are_outer(nest) ? nest.outer : p.inner;
@@ -488,7 +508,8 @@ int choose_group(const NestPlan& nest, int fixed) {
 bool stores_scalar_local(const ir::Kernel& kernel, const ir::Nest& nest) {
   for (const ir::Phase& p : nest.phases) {
     for (const ir::Store& s : p.body.stores) {
-      if (kernel.buffers[p.body.accesses[s.access].buffer].role == BufferRole::scalar_local) return true;
+      if (kernel.buffers[p.body.accesses[s.access].buffer].role == BufferRole::scalar_local)
+        return true;
     }
   }
   return false;

@@ -1,5 +1,5 @@
-// How one nest is spread over threads: element offsets, joined axes, lanes, and the mapping. Decided from index
-// expressions alone.
+// How one nest is spread over threads: element offsets, joined axes, lanes, and the mapping.
+// Decided from index expressions alone.
 #pragma once
 
 #include "ir/kernel.h"
@@ -11,8 +11,9 @@ namespace heddle::cuda {
 enum class Mapping : uint8_t {
   thread,  // a thread makes `lanes` neighbouring outer points and walks inner axes serially
   group,   // `group` threads make one outer point and share its inner points
-  tile,    // a block makes kTile x kTile points; loads that run along another axis go through shared memory
-  chain,   // the blocks share one long scanned row: folds of their parts first, then the scan
+  tile,   // a block makes kTile x kTile points; loads that run along another axis go through shared
+          // memory
+  chain,  // the blocks share one long scanned row: folds of their parts first, then the scan
 };
 inline constexpr int kTile = 32;
 inline constexpr int kTileThreads = 256;
@@ -31,11 +32,11 @@ struct LoopAxis {
 struct PhasePlan {
   const ir::Phase* source = nullptr;
   std::vector<LoopAxis> inner;
-  std::vector<Expr> offsets;      // of accesses, in elements; 0 for locals
+  std::vector<Expr> offsets;              // of accesses, in elements; 0 for locals
   std::vector<std::vector<Expr>> coords;  // of accesses, for bounds checks
-  std::vector<Expr> exprs;        // of index nodes
-  std::vector<AccessForm> forms;  // of accesses
-  std::vector<bool> varying;      // of nodes: differs between lanes
+  std::vector<Expr> exprs;                // of index nodes
+  std::vector<AccessForm> forms;          // of accesses
+  std::vector<bool> varying;              // of nodes: differs between lanes
 };
 struct NestPlan {
   const ir::Nest* source = nullptr;
@@ -47,16 +48,16 @@ struct NestPlan {
   std::vector<Expr> divisible;  // by `lanes`, or this plan must not run
   bool replicated = false;      // makes scalar locals: every thread (block, for groups) computes it
   bool aligned = false;         // has vector accesses: base addresses must be aligned
-  size_t tile_axis = 0;         // tile: the other outer axis, along which staged loads are contiguous
-  std::vector<uint32_t> staged; // tile: accesses of the phase
+  size_t tile_axis = 0;  // tile: the other outer axis, along which staged loads are contiguous
+  std::vector<uint32_t> staged;  // tile: accesses of the phase
 
   Expr points() const;  // outer
   Expr units() const;   // of work to spread: outer points, tiles, or parts of a chained row
 };
 
 struct NestLimits {
-  int max_lanes = 16;     // 1: no vectors
-  int fixed_group = 0;    // > 0: groups are a warp or less, or exactly this many threads
+  int max_lanes = 16;   // 1: no vectors
+  int fixed_group = 0;  // > 0: groups are a warp or less, or exactly this many threads
   bool check_bounds = false;
   bool join_axes = true;
   bool whole_grid = false;  // the nest may use barriers between all blocks

@@ -28,7 +28,8 @@ void count_launch() { target::runtime_counters().launches.fetch_add(1, std::memo
 }  // namespace
 
 LaunchParameters::LaunchParameters(const target::KernelArgs& args, void* workspace)
-    : words{workspace, static_cast<std::byte*>(workspace) + kFaultAt, static_cast<std::byte*>(workspace) + kPartsAt} {
+    : words{workspace, static_cast<std::byte*>(workspace) + kFaultAt,
+            static_cast<std::byte*>(workspace) + kPartsAt} {
   pointers.reserve(args.buffers.size() + args.symbols.size() + 3);
   for (void* const& b : args.buffers) pointers.push_back(const_cast<void**>(&b));
   for (const int64_t& s : args.symbols) pointers.push_back(const_cast<int64_t*>(&s));
@@ -43,11 +44,11 @@ void StreamRecorder::launch(const target::CompiledKernel& kernel, const target::
   LaunchParameters p(args, stream_.workspace());
   count_launch();
   if (l.cooperative) {
-    HD_CU_AT(k.name(), cuLaunchCooperativeKernel, l.variant->function, l.grid, 1, 1, l.block, 1, 1, l.shared,
-             stream_.handle(), p.pointers.data());
+    HD_CU_AT(k.name(), cuLaunchCooperativeKernel, l.variant->function, l.grid, 1, 1, l.block, 1, 1,
+             l.shared, stream_.handle(), p.pointers.data());
   } else {
-    HD_CU_AT(k.name(), cuLaunchKernel, l.variant->function, l.grid, 1, 1, l.block, 1, 1, l.shared, stream_.handle(),
-             p.pointers.data(), nullptr);
+    HD_CU_AT(k.name(), cuLaunchKernel, l.variant->function, l.grid, 1, 1, l.block, 1, 1, l.shared,
+             stream_.handle(), p.pointers.data(), nullptr);
   }
   if (k.checked()) stream_.note_checked(k.faults());
 }
@@ -64,15 +65,15 @@ void StreamRecorder::call(const target::LibraryCall& call, std::span<void* const
 void StreamRecorder::copy(void* dst, const void* src, int64_t bytes) {
   if (bytes == 0) return;
   stream_.device().enter();
-  HD_CU_AT("copy", cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(dst), reinterpret_cast<CUdeviceptr>(src),
-           static_cast<size_t>(bytes), stream_.handle());
+  HD_CU_AT("copy", cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(dst),
+           reinterpret_cast<CUdeviceptr>(src), static_cast<size_t>(bytes), stream_.handle());
 }
 
 void StreamRecorder::fill(void* dst, uint8_t byte, int64_t bytes) {
   if (bytes == 0) return;
   stream_.device().enter();
-  HD_CU_AT("fill", cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(dst), byte, static_cast<size_t>(bytes),
-           stream_.handle());
+  HD_CU_AT("fill", cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(dst), byte,
+           static_cast<size_t>(bytes), stream_.handle());
 }
 
 void StreamRecorder::read_back(void* host, const void* src, int64_t bytes) {
@@ -90,7 +91,8 @@ void StreamRecorder::while_loop(const void* predicate, const std::function<void(
   }
 }
 
-void StreamRecorder::if_else(const void* predicate, const std::function<void(Recorder&)>& then_block,
+void StreamRecorder::if_else(const void* predicate,
+                             const std::function<void(Recorder&)>& then_block,
                              const std::function<void(Recorder&)>& else_block) {
   uint8_t chosen = 0;
   read_back(&chosen, predicate, 1);
@@ -110,7 +112,8 @@ HostRunner::~HostRunner() {
   if (flag != nullptr) driver().cuMemFreeHost_(flag);
 }
 
-void HostRunner::submit(CUevent event, uint32_t ticket, std::function<void()> f, CUcontext context) {
+void HostRunner::submit(CUevent event, uint32_t ticket, std::function<void()> f,
+                        CUcontext context) {
   std::lock_guard lock(mutex_);
   jobs_.push_back({event, ticket, std::move(f), context});
   if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
@@ -200,8 +203,8 @@ void CudaStream::copy_from_host(void* dst, const void* src, int64_t bytes) {
     auto n = static_cast<size_t>(std::min(kChunk, bytes - at));
     Chunk& c = next_chunk();
     std::memcpy(c.host, static_cast<const std::byte*>(src) + at, n);
-    HD_CU_AT("copy from the host", cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(dst) + static_cast<size_t>(at), c.host,
-             n, stream_);
+    HD_CU_AT("copy from the host", cuMemcpyHtoDAsync,
+             reinterpret_cast<CUdeviceptr>(dst) + static_cast<size_t>(at), c.host, n, stream_);
     HD_CU_AT("copy from the host", cuEventRecord, c.done, stream_);
     c.busy = true;
   }
@@ -227,8 +230,8 @@ void CudaStream::copy_to_host(void* dst, const void* src, int64_t bytes) {
     auto n = static_cast<size_t>(std::min(kChunk, bytes - at));
     if (pending.size() == kChunks - 1) drain();
     Chunk& c = next_chunk();
-    HD_CU_AT("copy to the host", cuMemcpyDtoHAsync, c.host, reinterpret_cast<CUdeviceptr>(src) + static_cast<size_t>(at), n,
-             stream_);
+    HD_CU_AT("copy to the host", cuMemcpyDtoHAsync, c.host,
+             reinterpret_cast<CUdeviceptr>(src) + static_cast<size_t>(at), n, stream_);
     HD_CU_AT("copy to the host", cuEventRecord, c.done, stream_);
     c.busy = true;
     pending.push_back({&c, at, n});
@@ -275,7 +278,8 @@ void CudaStream::run_on_host(std::function<void()> f) {
   HD_CU_AT("host function", cuEventRecord, event, stream_);
   uint32_t ticket = ++host_->next;
   host_->submit(event, ticket, std::move(f), device_->context());
-  HD_CU_AT("host function", cuStreamWaitValue32, stream_, host_->device_flag, ticket, CU_STREAM_WAIT_VALUE_GEQ);
+  HD_CU_AT("host function", cuStreamWaitValue32, stream_, host_->device_flag, ticket,
+           CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 }  // namespace heddle::cuda

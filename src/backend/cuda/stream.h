@@ -3,8 +3,8 @@
 
 #include "backend/cuda/device.h"
 
-#include <condition_variable>
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <thread>
@@ -13,7 +13,8 @@ namespace heddle::cuda {
 
 class CudaStream;
 
-const CudaKernel& cuda_kernel(const target::CompiledKernel& kernel);  // InternalError for another device's
+const CudaKernel& cuda_kernel(
+    const target::CompiledKernel& kernel);  // InternalError for another device's
 
 // Pointers to the parameters of a kernel, in the order of its signature.
 struct LaunchParameters {
@@ -22,7 +23,8 @@ struct LaunchParameters {
   std::vector<void*> pointers;
   void* words[3];  // barrier word, fault record, parts of a chain
 };
-// Bytes: barrier word, fault record, folds of the blocks of a chained row (8 bytes each, at most 4096 blocks).
+// Bytes: barrier word, fault record, folds of the blocks of a chained row (8 bytes each, at most
+// 4096 blocks).
 inline constexpr int64_t kWorkspace = 256 + 8 * 4096;
 inline constexpr int64_t kFaultAt = 64, kPartsAt = 256;
 
@@ -30,8 +32,8 @@ class StreamRecorder : public target::Recorder {
  public:
   explicit StreamRecorder(CudaStream& stream) : stream_(stream) {}
   void launch(const target::CompiledKernel& kernel, const target::KernelArgs& args) override;
-  void call(const target::LibraryCall& call, std::span<void* const> buffers, std::span<const int64_t> symbols,
-            void* workspace) override;
+  void call(const target::LibraryCall& call, std::span<void* const> buffers,
+            std::span<const int64_t> symbols, void* workspace) override;
   void copy(void* dst, const void* src, int64_t bytes) override;
   void fill(void* dst, uint8_t byte, int64_t bytes) override;
   void read_back(void* host, const void* src, int64_t bytes) override;
@@ -45,7 +47,8 @@ class StreamRecorder : public target::Recorder {
   CudaStream& stream_;
 };
 
-// Runs functions in order with a stream, on a thread of its own: the stream waits for a word that the thread sets.
+// Runs functions in order with a stream, on a thread of its own: the stream waits for a word that
+// the thread sets.
 class HostRunner {
  public:
   ~HostRunner();
@@ -82,8 +85,10 @@ class CudaStream : public target::Stream {
   void synchronize() override;
   void run_on_host(std::function<void()> f) override;
   bool can_record() const override { return true; }
-  std::unique_ptr<target::Recording> record(const std::function<void(target::Recorder&)>& body) override;
-  bool update(target::Recording& recording, const std::function<void(target::Recorder&)>& body) override;
+  std::unique_ptr<target::Recording> record(
+      const std::function<void(target::Recorder&)>& body) override;
+  bool update(target::Recording& recording,
+              const std::function<void(target::Recorder&)>& body) override;
   void launch(target::Recording& recording) override;
   void* native() const override { return stream_; }
 
@@ -119,8 +124,8 @@ class CudaStream : public target::Stream {
 // A call on a CUDA library: launched on a stream, or captured into a graph through one.
 class CudaLibraryCall : public target::LibraryCall {
  public:
-  virtual void run(CudaDevice& device, CUstream stream, std::span<void* const> buffers, std::span<const int64_t> symbols,
-                   void* workspace) const = 0;
+  virtual void run(CudaDevice& device, CUstream stream, std::span<void* const> buffers,
+                   std::span<const int64_t> symbols, void* workspace) const = 0;
 };
 
 }  // namespace heddle::cuda

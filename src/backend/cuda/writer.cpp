@@ -5,7 +5,8 @@ namespace heddle::cuda {
 namespace {
 
 std::string literal(int64_t v) {
-  if (v >= INT32_MIN + 1 && v <= INT32_MAX) return v < 0 ? base::cat("(", v, ")") : std::to_string(v);
+  if (v >= INT32_MIN + 1 && v <= INT32_MAX)
+    return v < 0 ? base::cat("(", v, ")") : std::to_string(v);
   return base::cat("(idx)", v == INT64_MIN ? "(-0x7fffffffffffffffLL - 1)" : base::cat(v, "LL"));
 }
 
@@ -14,7 +15,8 @@ std::string literal(int64_t v) {
 std::string SymbolNames::text(const Expr& e) const {
   auto joined = [&](const char* between) {
     std::string out = "(";
-    for (size_t k = 0; k < e.operands().size(); ++k) out += (k ? between : "") + text(e.operands()[k]);
+    for (size_t k = 0; k < e.operands().size(); ++k)
+      out += (k ? between : "") + text(e.operands()[k]);
     return out + ")";
   };
   auto call = [&](const char* f) {

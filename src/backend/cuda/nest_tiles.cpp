@@ -1,0 +1,160 @@
+// Nests as text: blocks that make transposed tiles, and blocks that share one scanned row.
+#include "backend/cuda/nest_emitter.h"
+
+namespace heddle::cuda {
+
+// ---- a block makes a tile
+
+// Coordinates of the tile: those outside it, and the tile's first points along its two axes.
+void NestEmitter::tile_decode() {
+  std::string rest = "q";
+  for (size_t k = nest_.outer.size(); k-- > 0;) {
+    bool tiled = k == nest_.tile_axis || k + 1 == nest_.outer.size();
+    std::string extent = k_.names.text(nest_.outer[k].extent);
+    if (tiled) extent = base::cat("((", extent, " + ", kTile - 1, ") / ", kTile, ")");
+    std::string digit = k == 0 ? rest : base::cat("hd_umod(", rest, ", ", extent, ")");
+    k_.out.line("const idx ", tiled ? "first" : "o", k, " = ", digit,
+                tiled ? base::cat(" * ", kTile) : "", ";");
+    if (k > 0) {
+      k_.out.line("const idx q", k, " = hd_udiv(", rest, ", ", extent, ");");
+      rest = base::cat("q", k);
+    }
+  }
+}
+
+// The points of this thread on the loading side (fast along the tile axis) or on the storing side
+// (along the last one).
+void NestEmitter::tile_point(bool store_side) {
+  size_t last = nest_.outer.size() - 1, other = nest_.tile_axis;
+  size_t fast = store_side ? last : other, slow = store_side ? other : last;
+  k_.out.open("HD_UNROLL for (int t = 0; t < ", kTile * kTile / kTileThreads, "; ++t)");
+  k_.out.line("const int x = (int)threadIdx.x % ", kTile, ", y = (int)threadIdx.x / ", kTile,
+              " + t * ", kTileThreads / kTile, ";");
+  k_.out.line("const idx o", fast, store_side ? "b" : "", " = first", fast, " + x;");
+  k_.out.line("const idx o", slow, " = first", slow, " + y;");
+  if (store_side) k_.out.line("const idx o", last, " = o", last, "b; (void)o", last, ";");
+  k_.out.open("if (o", fast, store_side ? "b" : "", " < ", k_.names.text(nest_.outer[fast].extent),
+              " && o", slow, " < ", k_.names.text(nest_.outer[slow].extent), ")");
+}
+
+void NestEmitter::tile_nest() {
+  const PhasePlan& phase = nest_.phases[0];
+  const ir::Body& b = phase.source->body;
+  for (uint32_t a : nest_.staged) {
+    const char* type = c_type(memory_type(k_.kernel.buffers[b.accesses[a].buffer].dtype));
+    k_.out.line("HD_SHARED ", type, " tile", a, "[", kTile, "][", kTile + 1, "];");
+  }
+  if (k_.exact) {
+    k_.out.line("const idx q = (idx)blockIdx.x;");
+    k_.out.open();
+  } else {
+    k_.out.open("for (idx q = (idx)blockIdx.x; q < ", k_.names.text(nest_.units()),
+                "; q += (idx)gridDim.x)");
+  }
+  tile_decode();
+  name_axes();
+  tile_point(false);
+  for (uint32_t a : nest_.staged) {
+    ir::BufferId id = b.accesses[a].buffer;
+    const char* type = c_type(memory_type(k_.kernel.buffers[id].dtype));
+    k_.out.line("tile", a, "[y][x] = ", k_.read_only.count(id) != 0 ? "hd_get_const<" : "hd_get<",
+                type, ">(", k_.buffer(id), ", ", k_.names.text(phase.offsets[a]), ");");
+  }
+  k_.out.close();
+  k_.out.close();
+  k_.out.line("hd_sync();");
+  tile_point(true);
+  PointText at;
+  at.flat = at.trip = "0";
+  at.lane_name = base::cat("o", nest_.outer.size() - 1);
+  for (uint32_t a : nest_.staged) at.staged[a] = base::cat("tile", a, "[x][y]");
+  BodyEmitter body(k_, nest_, phase, at, nullptr, 0, locals_);
+  body.prefix();
+  body.declare_arrays();
+  body.open_lanes();
+  body.lanes(0);
+  body.close_lanes();
+  body.stores();
+  k_.out.close();
+  k_.out.close();
+  if (!k_.exact) k_.out.line("hd_sync();");
+  k_.out.close();
+}
+
+// ---- all blocks share a scanned row
+
+// One tile of the row; with `totals` only the fold of the values to scan.
+void NestEmitter::chain_tile(bool totals) {
+  const PhasePlan& phase = nest_.phases[0];
+  k_.out.open("for (idx tile = begin; tile < end; tile += ", nest_.group * nest_.lanes, ")");
+  k_.out.line("const bool in = tile + lane * ", nest_.lanes, " < end;");
+  k_.out.line("const idx i0b = in ? tile + lane * ", nest_.lanes, " : 0;");
+  PointText at;
+  at.flat = "i0b";
+  at.trip = "0";
+  at.lane_name = "i0";
+  at.store_guard = "in";
+  BodyEmitter body(k_, nest_, phase, at, nullptr, 0, locals_);
+  ir::NodeId scan = body.scans(1).at(0);
+  const ir::Node& x = phase.source->body.nodes[scan];
+  const char* op = fold_name(phase.source->body.scans[x.payload].op);
+  body.prefix();
+  body.declare_arrays();
+  body.open_lanes();
+  body.lanes(0);
+  if (totals) k_.out.line("if (in) acc = ", op, "::f(acc, ", body.ref(x.a), ");");
+  body.close_lanes();
+  if (!totals) {
+    scan_node(0, body, scan);
+    body.open_lanes();
+    body.lanes(1);
+    body.close_lanes();
+    body.stores();
+  }
+  k_.out.close();
+}
+
+void NestEmitter::chain_nest() {
+  const PhasePlan& phase = nest_.phases[0];
+  const ir::Body& b = phase.source->body;
+  ir::NodeId scan = 0;
+  while (b.nodes[scan].op != ir::ScalarOp::scan) ++scan;
+  const ir::Node& x = b.nodes[scan];
+  ir::Reduction r{b.scans[x.payload].op, x.a, x.type};
+  const char* type = c_type(x.type);
+  const char* op = fold_name(r.op);
+  int step = nest_.group * nest_.lanes;
+  k_.out.line("HD_SHARED ", type, " w0_", scan, "[", nest_.group / 32, "];");
+  k_.out.line("HD_SHARED ", type, " warps[", nest_.group / 32, "];");
+  k_.out.line("", type, "* parts = (", type, "*)hd_parts;");
+  k_.out.line("const int lane = (int)threadIdx.x;");
+  k_.out.line("const idx n = ", k_.names.text(phase.inner[0].extent), ";");
+  k_.out.line("const idx part = ((n + ", step - 1, ") / ", step,
+              " + (idx)gridDim.x - 1) / (idx)gridDim.x * ", step, ";");
+  k_.out.line(
+      "const idx begin = hd_imin(n, (idx)blockIdx.x * part), end = hd_imin(n, begin + part);");
+  k_.out.open("for (idx row = 0; row < ", k_.names.text(nest_.points()), "; ++row)");
+  decode_outer("row", false);
+  k_.out.line(type, " acc = ", identity(r), ";");
+  chain_tile(true);
+  k_.out.line("acc = hd_warp_fold<", op, ", 32>(acc);");
+  k_.out.line("if ((lane & 31) == 0) warps[lane / 32] = acc;");
+  k_.out.line("hd_sync();");
+  k_.out.line("if (lane == 0) parts[blockIdx.x] = hd_fold_warps<", op, ", ", nest_.group / 32,
+              ">(warps);");
+  k_.out.line("hd_grid_sync(hd_barrier);");
+  k_.out.line(type, " carry", scan, " = ", identity(r), ";");
+  // The parts before this one, folded in a fixed order by the whole block.
+  k_.out.line("acc = ", identity(r), ";");
+  k_.out.line("for (int k = lane; k < (int)blockIdx.x; k += ", nest_.group, ") acc = ", op,
+              "::f(acc, parts[k]);");
+  k_.out.line("acc = hd_warp_fold<", op, ", 32>(acc);");
+  k_.out.line("if ((lane & 31) == 0) warps[lane / 32] = acc;");
+  k_.out.line("hd_sync();");
+  k_.out.line("carry", scan, " = hd_fold_warps<", op, ", ", nest_.group / 32, ">(warps);");
+  chain_tile(false);
+  k_.out.line("hd_grid_sync(hd_barrier);");
+  k_.out.close();
+}
+
+}  // namespace heddle::cuda

@@ -13,8 +13,21 @@ namespace {
 using ir::BufferId;
 using ir::NodeId;
 
+// Who touched an element last, since which barrier.
+struct Touch {
+  uint32_t epoch = 0, nest = 0, point = 0;
+  bool many = false;  // other points too
+  bool by_other(const Touch& t) const {
+    return epoch == t.epoch && (many || nest != t.nest || point != t.point);
+  }
+};
+struct Shadow {
+  Touch written, read;
+};
+
 struct Storage {
   std::byte* data = nullptr;
+  std::vector<Shadow> shadow;  // one an element, where races are checked
   std::vector<int64_t> extents;
   int64_t elements = 0;
   int bytes = 0;
@@ -25,7 +38,8 @@ using Rows = std::vector<std::vector<Fold>>;  // [phase][reduction] of the outer
 // One run of a kernel.
 class Machine {
  public:
-  Machine(const KernelProgram& program, const target::KernelArgs& args, bool check_bounds);
+  Machine(const KernelProgram& program, const target::KernelArgs& args,
+          const InterpretOptions& options);
   void run() { run_stmts(program_.body); }
 
  private:
@@ -35,12 +49,14 @@ class Machine {
   void run_phase(const PhaseProgram& phase, const Rows& rows, std::vector<Fold>& folds);
   Scalar run_node(const PhaseProgram& phase, const ir::Node& n, const Rows& rows);
   void run_store(const PhaseProgram& phase, const ir::Store& store);
-  std::byte* address(const AccessProgram& access);
+  std::byte* address(const AccessProgram& access, bool write);
+  void touch(const AccessProgram& access, size_t element, bool write);
   [[noreturn]] void out_of_bounds(const AccessProgram& access);
   bool flag(BufferId b) const { return *storage_[b].data != std::byte{0}; }
 
   const KernelProgram& program_;
-  bool check_bounds_;
+  bool check_bounds_, check_races_;
+  Touch now_{1, 0, 0, false};  // epoch, nest and outer point that run
   std::vector<int64_t> slots_;
   std::vector<Storage> storage_;
   std::vector<std::vector<std::byte>> locals_;
@@ -48,8 +64,12 @@ class Machine {
   std::vector<Fold> scans_;
 };
 
-Machine::Machine(const KernelProgram& program, const target::KernelArgs& args, bool check_bounds)
-    : program_(program), check_bounds_(check_bounds), slots_(program.slot_count, 0) {
+Machine::Machine(const KernelProgram& program, const target::KernelArgs& args,
+                 const InterpretOptions& options)
+    : program_(program),
+      check_bounds_(options.check_bounds),
+      check_races_(options.check_races),
+      slots_(program.slot_count, 0) {
   HD_CHECK(args.symbols.size() == program.argument_slots.size(), program.name,
            ": number of symbols");
   for (size_t k = 0; k < args.symbols.size(); ++k)
@@ -69,6 +89,7 @@ Machine::Machine(const KernelProgram& program, const target::KernelArgs& args, b
     } else {
       HD_CHECK(argument < args.buffers.size(), program.name, ": number of buffers");
       s.data = static_cast<std::byte*>(args.buffers[argument++]);
+      if (check_races_) s.shadow.resize(static_cast<size_t>(std::max<int64_t>(s.elements, 0)));
     }
     storage_.push_back(std::move(s));
   }
@@ -82,6 +103,7 @@ void Machine::run_stmts(const std::vector<StmtProgram>& list) {
         run_nest(program_.nests[s.nest]);
         break;
       case ir::StmtKind::barrier:
+        if (s.barrier == ir::BarrierScope::grid) ++now_.epoch;
         break;
       case ir::StmtKind::for_loop:
         run_for(s);
@@ -97,7 +119,7 @@ void Machine::run_stmts(const std::vector<StmtProgram>& list) {
         run_stmts(flag(s.predicate) ? s.first : s.second);
         break;
       case ir::StmtKind::swap:
-        std::swap(storage_[s.a].data, storage_[s.b].data);
+        std::swap(storage_[s.a], storage_[s.b]);
         break;
     }
   }
@@ -136,7 +158,10 @@ void for_points(const std::vector<AxisProgram>& axes, size_t k, std::vector<int6
 
 void Machine::run_nest(const NestProgram& nest) {
   std::vector<std::vector<Fold>> rows(nest.phases.size());
+  ++now_.nest;
+  now_.point = 0;
   for_points(nest.outer, 0, slots_, [&] {
+    ++now_.point;
     for (size_t p = 0; p < nest.phases.size(); ++p) {
       rows[p].clear();
       for (const ir::Reduction& r : nest.phases[p].reductions) rows[p].emplace_back(r.op, r.type);
@@ -173,7 +198,7 @@ Scalar Machine::run_node(const PhaseProgram& phase, const ir::Node& n, const Row
     case ScalarOp::load: {
       if (n.a != ir::kNoNode && operand(n.a).bits == 0) return operand(n.b);
       const AccessProgram& access = phase.accesses[n.payload];
-      return load_element(program_.buffers[access.buffer].dtype, address(access));
+      return load_element(program_.buffers[access.buffer].dtype, address(access, false));
     }
     case ScalarOp::bind: {
       auto v = get<int64_t>(operand(n.a));
@@ -220,7 +245,7 @@ void Machine::run_store(const PhaseProgram& phase, const ir::Store& store) {
   DType memory = element_type(program_.buffers[access.buffer].dtype);
   DType type = phase.nodes[store.value].type;
   Scalar v = values_[store.value];
-  std::byte* at = address(access);
+  std::byte* at = address(access, true);
   if (store.kind == ir::StoreKind::add) {
     Scalar sum = eval_cast(memory, compute_type(memory), load_element(memory, at));
     v = eval_binary(ir::ScalarOp::add, compute_type(memory), sum,
@@ -230,7 +255,7 @@ void Machine::run_store(const PhaseProgram& phase, const ir::Store& store) {
   store_element(memory, at, eval_cast(type, memory, v));
 }
 
-std::byte* Machine::address(const AccessProgram& access) {
+std::byte* Machine::address(const AccessProgram& access, bool write) {
   const Storage& s = storage_[access.buffer];
   int64_t flat = 0;
   bool inside = access.coords.size() == s.extents.size();
@@ -240,7 +265,22 @@ std::byte* Machine::address(const AccessProgram& access) {
     if (check_bounds_ && (c < 0 || c >= s.extents[k])) inside = false;
   }
   if (!inside) out_of_bounds(access);
+  if (!s.shadow.empty()) touch(access, static_cast<size_t>(flat), write);
   return s.data + flat * s.bytes;
+}
+
+void Machine::touch(const AccessProgram& access, size_t element, bool write) {
+  Shadow& s = storage_[access.buffer].shadow[element];
+  if (s.written.by_other(now_) || (write && s.read.by_other(now_))) {
+    throw InternalError(base::cat(program_.name, ": race in buffer '",
+                                  program_.buffers[access.buffer].name, "', element ", element,
+                                  write ? ", written" : ", read",
+                                  " with no barrier since another part of the kernel touched it"));
+  }
+  Touch& mine = write ? s.written : s.read;
+  bool many = mine.by_other(now_);
+  mine = now_;
+  mine.many = many;
 }
 
 void Machine::out_of_bounds(const AccessProgram& access) {
@@ -263,7 +303,7 @@ class InterpretedKernel : public target::HostKernel {
   std::string code() const override { return text_; }
   int64_t code_bytes() const override { return static_cast<int64_t>(text_.size()); }
   void run(const target::KernelArgs& args, int /*threads*/) const override {
-    Machine(program_, args, check_bounds_).run();
+    Machine(program_, args, {.check_bounds = check_bounds_}).run();
   }
 
  private:
@@ -285,7 +325,7 @@ class InterpreterEmitter : public target::Emitter {
 void interpret(const ir::Kernel& kernel, const target::KernelArgs& args,
                const InterpretOptions& options) {
   KernelProgram program(kernel);
-  Machine(program, args, options.check_bounds).run();
+  Machine(program, args, options).run();
 }
 
 std::unique_ptr<target::Emitter> make_interpreter_emitter() {

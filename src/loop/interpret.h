@@ -11,6 +11,9 @@ namespace heddle::loop {
 
 struct InterpretOptions {
   bool check_bounds = false;  // InternalError names buffer, coordinates and extents
+  // InternalError where an element that one nest or outer point touched is written, or was written
+  // and is touched, by another one with no grid barrier between: what would be a race in parallel.
+  bool check_races = false;
 };
 void interpret(const ir::Kernel& kernel, const target::KernelArgs& args,
                const InterpretOptions& options = {});

@@ -119,6 +119,7 @@ std::vector<StmtProgram> KernelProgram::stmts(const std::vector<ir::Stmt>& list)
   for (const ir::Stmt& s : list) {
     StmtProgram p;
     p.kind = s.kind;
+    p.barrier = s.barrier;
     if (s.kind == ir::StmtKind::nest) {
       NestProgram nest;
       for (const ir::Axis& a : s.nest->outer) nest.outer.push_back(axis(a));

@@ -58,6 +58,7 @@ struct NestProgram {
 };
 struct StmtProgram {
   ir::StmtKind kind = ir::StmtKind::nest;
+  ir::BarrierScope barrier = ir::BarrierScope::none;
   uint32_t nest = 0;
   std::vector<StmtProgram> first, second;
   ir::BufferId predicate = 0, counter = 0, a = 0, b = 0;

@@ -16,6 +16,8 @@ namespace heddle::loop {
 struct ScheduleOptions {
   bool fusion = true;                                 // false: one op a kernel
   const target::DeviceDescription* device = nullptr;  // for thresholds; may be null
+  int64_t block =
+      0;  // > 0: rows are cut into blocks of so many elements, for tests with small ones
 };
 
 // A kernel whose non-local buffers are bound to graph values (kNone: private scratch, sized by the

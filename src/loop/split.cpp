@@ -62,8 +62,7 @@ Blocking block(const std::vector<LoopAxis>& axes, int64_t target) {
     rest /= std::max<int64_t>(n, 1);
     b.axis = k;
     if (above * n >= wanted || k + 1 == axes.size()) {
-      int64_t chunk =
-          std::clamp<int64_t>(elements / std::max<int64_t>(rest, 1), 1, std::max<int64_t>(n, 1));
+      int64_t chunk = even_chunk(n, elements / std::max<int64_t>(rest, 1));
       b.chunk = chunk;
       b.blocks = (n + chunk - 1) / chunk;
       return b;
@@ -110,17 +109,20 @@ SplitDecision decide_split(const Group& group, const ScheduleOptions& options) {
   bool device = options.device != nullptr && options.device->shared_memory > 0;
   int64_t least_rows = device ? limits::kDeviceRows : limits::kHostRows;
   int64_t target = device ? limits::kDeviceBlock : limits::kHostBlock;
+  int64_t least_length = device ? limits::kDeviceSplit : limits::kHostSplit;
+  if (options.block > 0) {
+    target = options.block;
+    least_length = 2 * options.block;
+  }
   Expr rows = product(group.outer);
   for (size_t s = 1; s < group.spaces.size(); ++s) {
     bool columnar = is_columnar(group, s);
     int64_t enough = columnar ? least_rows * limits::kColumnTile : least_rows;
     Expr length = product(group.spaces[s]);
     // An unknown number of rows is taken for many, an unknown length for long.
-    if (rows.upper() >= enough ||
-        length.upper() < (device ? limits::kDeviceSplit : limits::kHostSplit))
-      continue;
-    d.blocking[s] =
-        block(group.spaces[s], columnar && device ? limits::kDeviceColumnBlock : target);
+    if (rows.upper() >= enough || length.upper() < least_length) continue;
+    bool short_columns = columnar && device && options.block == 0;
+    d.blocking[s] = block(group.spaces[s], short_columns ? limits::kDeviceColumnBlock : target);
     d.split = true;
     d.reason = cat("rows of ", length.to_string(), " elements, ", rows.to_string(),
                    " of them, are cut into blocks");

@@ -1,4 +1,5 @@
-// Random graphs: fused, unfused and with loops as single kernels, against the judge.
+// Random graphs: fused, unfused, with loops as single kernels, with rows cut into tiny blocks,
+// against the judge.
 #include "support/random_graph.h"
 #include "loop/run_scheduled.h"
 #include "ops/judge.h"
@@ -18,10 +19,12 @@ TEST(RandomGraphs, AgreeWithTheJudge) {
     RandomGraph random = random_graph(seed);
     Verdict verdict = judge_random_graph(random);
     std::shared_ptr<ir::Graph> g = prepare(random.graph, random.feeds, random.targets);
-    for (int mode = 0; mode < 3; ++mode) {
+    for (int mode = 0; mode < 4; ++mode) {
       ScheduledRun r;
       try {
-        r = run_scheduled(*g, random.values, {.fusion = mode != 1, .fuse_loops = mode == 2});
+        r = run_scheduled(
+            *g, random.values,
+            {.fusion = mode != 1, .fuse_loops = mode >= 2, .block = mode == 3 ? 8 : 0});
       } catch (const Error& e) {
         FAIL() << "seed " << seed << ", mode " << mode << ": " << e.what() << "\n" << ir::print(*g);
       }

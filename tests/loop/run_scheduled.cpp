@@ -82,7 +82,8 @@ class Runner {
 const loop::RegionSchedule& Runner::schedule(ir::RegionId region) {
   auto it = schedules_.find(region);
   if (it != schedules_.end()) return it->second;
-  loop::ScheduleOptions options{.fusion = options_.fusion, .device = options_.device};
+  loop::ScheduleOptions options{
+      .fusion = options_.fusion, .device = options_.device, .block = options_.block};
   loop::RegionSchedule s = loop::schedule_region(graph_, region, {}, options);
   for (const loop::Item& item : s.items) {
     const auto* k = std::get_if<loop::BoundKernel>(&item);
@@ -120,7 +121,7 @@ void Runner::run_kernel(const loop::BoundKernel& k) {
   if (options_.execute) {
     options_.execute(k.kernel, {buffers, symbols});
   } else {
-    loop::interpret(k.kernel, {buffers, symbols}, {.check_bounds = true});
+    loop::interpret(k.kernel, {buffers, symbols}, {.check_bounds = true, .check_races = true});
   }
 }
 
@@ -230,7 +231,8 @@ void Runner::run_for(ir::OpId id, const ops::ControlInfo& info) {
 void Runner::run_control(ir::OpId id) {
   const ir::Op& op = graph_.op(id);
   if (options_.fuse_loops) {
-    loop::ScheduleOptions options{.fusion = options_.fusion, .device = options_.device};
+    loop::ScheduleOptions options{
+        .fusion = options_.fusion, .device = options_.device, .block = options_.block};
     auto fused = loop::fuse_control(graph_, id, {}, options);
     if (const auto* k = std::get_if<loop::BoundKernel>(&fused)) {
       ++out_.loop_kernels;

@@ -24,6 +24,7 @@ struct ScheduledOptions {
   const target::DeviceDescription* device = nullptr;
   // Runs a kernel on host memory in place of the interpreter.
   std::function<void(const ir::Kernel&, const target::KernelArgs&)> execute;
+  int64_t block = 0;  // see loop::ScheduleOptions
 };
 // `graph`: an extracted one.
 ScheduledRun run_scheduled(const ir::Graph& graph, const std::vector<ops::HostTensor>& feeds,

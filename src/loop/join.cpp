@@ -122,6 +122,7 @@ class Joiner {
 
   const Group &g_, &f_;
   std::vector<Link> must_, may_;  // f: unknown side
+  std::string reason_;            // the first that was found
 };
 
 Group Joiner::merged(Group base, const Group& other, const Bindings& map,
@@ -177,6 +178,13 @@ std::optional<Bindings> Joiner::match_space(size_t fs, size_t gs, const Bindings
   return map;
 }
 
+// Row-major position of a point.
+Expr position(const std::vector<LoopAxis>& axes) {
+  Expr at(0);
+  for (const LoopAxis& a : axes) at = at * a.extent + Expr(a.var);
+  return at;
+}
+
 // The outer spaces are one to one; inner spaces are shared where they can be.
 std::optional<Group> Joiner::align() {
   std::vector<Equation> equations;
@@ -191,6 +199,11 @@ std::optional<Group> Joiner::align() {
     outer.emplace(a.var->id, it->second);
   }
   if (!is_bijection(outer, f_.outer, g_.outer)) return std::nullopt;
+  // Pointwise work in another order would write (or read) memory in strides.
+  if (f_.flat() && g_.flat() && !(replaced(outer, position(f_.outer)) == position(g_.outer))) {
+    reason_ = "they run over their elements in different orders";
+    return std::nullopt;
+  }
   Group base = g_;
   std::vector<size_t> space_map{0};
   std::set<size_t> taken;
@@ -288,12 +301,11 @@ std::string Joiner::invalid(const Group& g) const {
 
 std::variant<Group, std::string> Joiner::run() {
   if (must_.empty() && may_.empty()) return "they share nothing";
-  std::string reason;
   auto accept = [&](std::optional<Group> g) {
     if (!g) return std::optional<Group>();
     std::string why = invalid(*g);
     if (why.empty()) return g;
-    if (reason.empty()) reason = why;
+    if (reason_.empty()) reason_ = why;
     return std::optional<Group>();
   };
   if (std::optional<Group> g = accept(align())) return *g;
@@ -303,7 +315,7 @@ std::variant<Group, std::string> Joiner::run() {
   if (g_.flat()) {
     if (std::optional<Group> g = accept(place(f_, g_, reversed(must_), reversed(may_)))) return *g;
   }
-  return reason.empty() ? "their iteration spaces differ" : reason;
+  return reason_.empty() ? "their iteration spaces differ" : reason_;
 }
 
 }  // namespace

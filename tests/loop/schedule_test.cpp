@@ -131,6 +131,13 @@ TEST(Schedule, Siblings) {
                  6);
 }
 
+TEST(Schedule, TransposedResultsStayApart) {
+  Case c;
+  Tensor x = c.feed(f32, {4, 6});
+  EXPECT_KERNELS(c, 2, {x + 1.0, transpose(x * x, {1, 0})});
+  EXPECT_KERNELS(c, 1, {x + 1.0, reshape(x * x, Shape{2, 12})});
+}
+
 TEST(Schedule, Matmul) {
   Case c;
   Tensor x = c.feed(f32, {4, 6}), w = c.feed(f32, {6, 5}), b = c.feed(f32, {5});

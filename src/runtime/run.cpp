@@ -11,6 +11,7 @@
 #include <heddle/error.h>
 
 #include <algorithm>
+#include <array>
 
 namespace heddle::runtime {
 
@@ -68,10 +69,19 @@ bool same_memory(const target::Device& a, const target::Device& b) {
   return &a == &b || (a.host_memory() && b.host_memory());
 }
 
-// Kernels rely on the alignment of the element (of its parts, for complex numbers).
+// Kernels rely on the alignment of the element (of its parts, for complex numbers). Masks by dtype.
+const std::array<uint8_t, kDTypeCount> kAlignmentMasks = [] {
+  std::array<uint8_t, kDTypeCount> masks{};
+  for (int d = 1; d < kDTypeCount; ++d) {
+    masks[static_cast<size_t>(d)] =
+        static_cast<uint8_t>(std::max(bit_width(real_part(static_cast<DType>(d))) / 8, 1) - 1);
+  }
+  return masks;
+}();
+
 bool aligned(const Array& a) {
-  int bytes = std::max(bit_width(real_part(a.dtype())) / 8, 1);
-  return reinterpret_cast<uintptr_t>(a.data()) % static_cast<uintptr_t>(bytes) == 0;
+  return (reinterpret_cast<uintptr_t>(a.data()) &
+          kAlignmentMasks[static_cast<size_t>(a.dtype())]) == 0;
 }
 
 bool usable(const Array& a, const target::Device& device) {

@@ -1,5 +1,7 @@
 // Control flow in its three forms (driven by the host, as a device graph, as one kernel) against
 // the judge.
+#include "support/numeric.h"
+
 #include <heddle/heddle.h>
 
 #include <gtest/gtest.h>
@@ -28,29 +30,37 @@ constexpr Form kForms[] = {{"host", hd::LoopRecording::host},
                            {"automatic", hd::LoopRecording::automatic},
                            {"unfused", hd::LoopRecording::host, false}};
 
+// The interpreter, whose streams record as a GPU's do, and the device of the tests.
+std::vector<hd::Device> devices() {
+  std::vector<hd::Device> all{hd::device("interpreter")};
+  if (!(hd::test::test_device() == all[0])) all.push_back(hd::test::test_device());
+  return all;
+}
+
+void compare(const std::vector<hd::Array>& expected, const std::vector<hd::Array>& actual,
+             double tolerance, const std::string& what) {
+  ASSERT_EQ(expected.size(), actual.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(expected[i].shape(), actual[i].shape()) << what;
+    std::vector<double> a = expected[i].to_vector<double>(), b = actual[i].to_vector<double>();
+    for (size_t k = 0; k < a.size(); ++k) {
+      ASSERT_NEAR(a[k], b[k], tolerance * std::abs(a[k]))
+          << "result " << i << ", element " << k << ", " << what;
+    }
+  }
+}
+
 // Every form gives what the judge gives, run after run.
 void check(hd::Graph& graph, const std::vector<hd::Feed>& feeds, const hd::Tensors& targets,
            const std::vector<std::vector<hd::Array>>& runs, double tolerance = 0) {
   hd::CompileSpec spec{feeds, targets, {}};
   hd::Executable judge = graph.compile(spec, hd::device("judge"));
-  for (const Form& form : kForms) {
-    hd::Executable e = graph.compile(spec, hd::device("interpreter"),
-                                     {.fusion = form.fusion, .loops = form.loops});
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      for (const auto& inputs : runs) {
-        std::vector<hd::Array> expected = judge.run(inputs), actual = e.run(inputs);
-        ASSERT_EQ(expected.size(), actual.size());
-        for (size_t i = 0; i < expected.size(); ++i) {
-          ASSERT_EQ(expected[i].shape(), actual[i].shape()) << form.name;
-          std::vector<double> a = expected[i].to_vector<double>(),
-                              b = actual[i].to_vector<double>();
-          for (size_t k = 0; k < a.size(); ++k) {
-            ASSERT_NEAR(a[k], b[k], tolerance * std::abs(a[k]))
-                << form.name << ", result " << i << ", element " << k << ", repeat " << repeat
-                << "\n"
-                << e.describe();
-          }
-        }
+  for (const hd::Device& device : devices()) {
+    for (const Form& form : kForms) {
+      hd::Executable e = graph.compile(spec, device, {.fusion = form.fusion, .loops = form.loops});
+      std::string what = device.name() + ", " + form.name + "\n" + e.describe();
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        for (const auto& inputs : runs) compare(judge.run(inputs), e.run(inputs), tolerance, what);
       }
     }
   }
@@ -180,24 +190,25 @@ TEST(Control, SymbolicSizesInLoops) {
 }
 
 TEST(Control, AssignInALoop) {
-  for (const Form& form : kForms) {
-    hd::Graph graph;
-    hd::Tensor v = graph.variable(array({2}, {1, 2}), "v");
-    hd::Tensors r =
-        hd::for_loop(hd::Expr(4), {graph.constant(0.0, hd::f32, {2})},
-                     [&](const hd::Tensor&, const hd::Tensors& c) {
-                       hd::Tensor now = hd::read_variable(v);
-                       hd::Operation set = hd::assign(v, now * 2.0);
-                       return hd::Tensors{hd::with_dependencies({set}, [&] { return c[0] + now; })};
-                     });
-    hd::Executable e = graph.compile({.feeds = {}, .targets = {r[0]}}, hd::device("interpreter"),
-                                     {.fusion = form.fusion, .loops = form.loops});
-    EXPECT_EQ(e.run({})[0].to_vector<float>(), (Values{15, 30})) << form.name << e.describe();
-    EXPECT_EQ(
-        graph.run({}, {hd::read_variable(v)}, {}, hd::device("interpreter"))[0].to_vector<float>(),
-        (Values{16, 32}))
-        << form.name;
-  }
+  for (const hd::Device& device : devices())
+    for (const Form& form : kForms) {
+      hd::Graph graph;
+      hd::Tensor v = graph.variable(array({2}, {1, 2}), "v");
+      hd::Tensors r = hd::for_loop(
+          hd::Expr(4), {graph.constant(0.0, hd::f32, {2})},
+          [&](const hd::Tensor&, const hd::Tensors& c) {
+            hd::Tensor now = hd::read_variable(v);
+            hd::Operation set = hd::assign(v, now * 2.0);
+            return hd::Tensors{hd::with_dependencies({set}, [&] { return c[0] + now; })};
+          });
+      hd::Executable e = graph.compile({.feeds = {}, .targets = {r[0]}}, device,
+                                       {.fusion = form.fusion, .loops = form.loops});
+      EXPECT_EQ(e.run({})[0].to_vector<float>(), (Values{15, 30}))
+          << device.name() << form.name << e.describe();
+      EXPECT_EQ(graph.run({}, {hd::read_variable(v)}, {}, device)[0].to_vector<float>(),
+                (Values{16, 32}))
+          << device.name() << form.name;
+    }
 }
 
 TEST(Control, CallRunsAnotherGraph) {
@@ -208,6 +219,30 @@ TEST(Control, CallRunsAnotherGraph) {
   hd::Tensor x = graph.placeholder(hd::f32, {3}, "x");
   hd::Tensors r = hd::call(callee, {q, p}, {x + 1.0});
   check(graph, {x}, {r[0] + r[1], r[1]}, {{array({3}, {1, 2, 3})}});
+}
+
+// As many driver calls for 10 iterations as for 1,000.
+TEST(Control, DeviceLoopsNeedNoHost) {
+  hd::Device device = hd::test::test_device();
+  hd::Graph graph;
+  hd::Tensor x = graph.placeholder(hd::f32, {64}, "x"),
+             limit = graph.placeholder(hd::f32, {}, "limit");
+  hd::Tensors r = hd::while_loop(
+      {x, graph.constant(0.0)}, [&](const hd::Tensors& v) { return hd::less(v[1], limit); },
+      [&](const hd::Tensors& v) {
+        return hd::Tensors{hd::cumulative_sum(v[0], {.axis = 0}) * 0.01, v[1] + 1.0};
+      });
+  hd::Executable e = graph.compile({.feeds = {x, limit}, .targets = r}, device,
+                                   {.loops = hd::LoopRecording::device_graph});
+  hd::Array feed = array({64}, Values(64, 1.0F)).to(device);
+  std::vector<int64_t> calls;
+  for (float n : {10.0F, 10.0F, 10.0F, 1000.0F}) {
+    hd::Array bound = array({}, {n}).to(device);
+    int64_t before = hd::counters().driver_calls;
+    EXPECT_EQ(e.run({feed, bound})[1].to_vector<float>()[0], n);
+    calls.push_back(hd::counters().driver_calls - before);
+  }
+  EXPECT_EQ(calls[2], calls[3]);
 }
 
 }  // namespace

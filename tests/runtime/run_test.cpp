@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <future>
 #include <numeric>
 #include <thread>
@@ -13,7 +14,11 @@ namespace {
 
 using Values = std::vector<float>;
 
-hd::Device interpreter() { return hd::device("interpreter"); }
+// HEDDLE_TEST_DEVICE, else the interpreter.
+hd::Device test_device() {
+  const char* name = std::getenv("HEDDLE_TEST_DEVICE");
+  return hd::device(name != nullptr && *name != 0 ? name : "interpreter");
+}
 hd::Array array(std::vector<int64_t> shape, const Values& v) {
   return hd::Array::from<float>(std::move(shape), v);
 }
@@ -38,7 +43,7 @@ struct AddGraph {
   hd::Graph graph;
   hd::Tensor a = graph.placeholder(hd::f32, {1, 3}, "a");
   hd::Tensor b = graph.placeholder(hd::f32, {2, 1}, "b");
-  hd::Executable add = graph.compile({.feeds = {a, b}, .targets = {a + b}}, interpreter());
+  hd::Executable add = graph.compile({.feeds = {a, b}, .targets = {a + b}}, test_device());
 };
 
 TEST(Run, AddsWithBroadcasting) {
@@ -94,7 +99,7 @@ TEST(Run, StridedFeedsAndOutputs) {
 TEST(Run, OutputMayBeTheFeed) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {4}, "x");
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, interpreter());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, test_device());
   hd::Array memory = array({5}, {1, 2, 3, 4, 5});
   e.run_into({memory.slice(0, 0, 4)}, {memory.slice(0, 1, 5)});
   EXPECT_EQ(memory.to_vector<float>(), (Values{1, 2, 4, 6, 8}));
@@ -108,7 +113,7 @@ TEST(Run, TargetsMayBeFeedsConstantsAndRepeated) {
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x");
   hd::Tensor c = graph.constant(array({2}, {7, 8}));
   hd::Tensor y = x + c;
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x, c, y, y}}, interpreter());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x, c, y, y}}, test_device());
   std::vector<hd::Array> out = e.run({array({2}, {1, 2})});
   EXPECT_EQ(out[0].to_vector<float>(), (Values{1, 2}));
   EXPECT_EQ(out[1].to_vector<float>(), (Values{7, 8}));
@@ -124,7 +129,7 @@ TEST(Run, SymbolicSizesCompileOnce) {
   hd::Tensor index = graph.placeholder(hd::i32, {n}, "index");
   hd::Tensor total = hd::sum(hd::gather(table, index, {.axis = 0}), {.axes = {0}});
   int64_t before = hd::counters().graph_compiles;
-  hd::Executable e = graph.compile({.feeds = {index}, .targets = {total}}, interpreter());
+  hd::Executable e = graph.compile({.feeds = {index}, .targets = {total}}, test_device());
   Values expected{2, 6, 14, 30};
   for (int32_t size = 1; size <= 4; ++size) {
     std::vector<int32_t> which(static_cast<size_t>(size));
@@ -140,12 +145,12 @@ TEST(Run, SymbolsMustAgree) {
   hd::Graph graph;
   hd::Dim n("n");
   hd::Tensor x = graph.placeholder(hd::f32, {n}, "x"), y = graph.placeholder(hd::f32, {2 * n}, "y");
-  hd::Executable e = graph.compile({.feeds = {x, y}, .targets = {x + 1.0, y * 2.0}}, interpreter());
+  hd::Executable e = graph.compile({.feeds = {x, y}, .targets = {x + 1.0, y * 2.0}}, test_device());
   EXPECT_EQ(e.run({array({2}, {1, 2}), array({4}, {1, 2, 3, 4})})[1].to_vector<float>(),
             (Values{2, 4, 6, 8}));
   EXPECT_MESSAGE(e.run({array({2}, {1, 2}), array({3}, {1, 2, 3})}),
                  "feed 1 (y): axis 0 of [3] has extent 3");
-  hd::Executable only_y = graph.compile({.feeds = {y}, .targets = {y * 2.0}}, interpreter());
+  hd::Executable only_y = graph.compile({.feeds = {y}, .targets = {y * 2.0}}, test_device());
   EXPECT_EQ(only_y.run({array({2}, {1, 2})})[0].to_vector<float>(), (Values{2, 4}));
   EXPECT_MESSAGE(only_y.run({array({3}, {1, 2, 3})}), "has extent 3");
   EXPECT_EQ(e.output_types({hd::type(hd::f32, {5}), hd::type(hd::f32, {10})})[0],
@@ -154,7 +159,7 @@ TEST(Run, SymbolsMustAgree) {
 
 // K04: many sizes of one graph hold bounded memory.
 TEST(Run, ManySizesHoldBoundedMemory) {
-  hd::Device device = interpreter();
+  hd::Device device = test_device();
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {hd::Dim("n")}, "x");
   hd::Tensor y = hd::cumulative_sum(x, {.axis = 0});
@@ -168,7 +173,7 @@ TEST(Run, ManySizesHoldBoundedMemory) {
 // K01: constants are part of what tells executables apart.
 TEST(GraphRun, CachesByContent) {
   hd::Graph graph;
-  hd::Device device = interpreter();
+  hd::Device device = test_device();
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x");
   for (double low : {0.0, 1e-7, 2e-7}) {
     hd::Tensor y = hd::maximum(x, graph.constant(low, hd::f32));
@@ -194,7 +199,7 @@ TEST(GraphRun, OpenTypesAreSpecialised) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::Type{}, "x");
   hd::Tensor y = x + x;
-  hd::Device device = interpreter();
+  hd::Device device = test_device();
   EXPECT_EQ(graph.run({{x, array({2}, {1, 2})}}, {y}, {}, device)[0].to_vector<float>(),
             (Values{2, 4}));
   EXPECT_EQ(graph.run({{x, hd::Array::from<int32_t>({1, 1}, {3})}}, {y}, {}, device)[0]
@@ -207,11 +212,11 @@ TEST(GraphRun, OpenTypesAreSpecialised) {
 TEST(Compile, RefusesOtherGraphsAndMissingFeeds) {
   hd::Graph graph, other;
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x"), o = other.placeholder(hd::f32, {2}, "o");
-  EXPECT_MESSAGE(graph.compile({.feeds = {x}, .targets = {o}}, interpreter()),
+  EXPECT_MESSAGE(graph.compile({.feeds = {x}, .targets = {o}}, test_device()),
                  "target 0 belongs to another graph");
-  EXPECT_MESSAGE(graph.compile({.feeds = {o}, .targets = {x}}, interpreter()),
+  EXPECT_MESSAGE(graph.compile({.feeds = {o}, .targets = {x}}, test_device()),
                  "feed 0 belongs to another graph");
-  EXPECT_MESSAGE(graph.compile({.feeds = {}, .targets = {x + 1.0}}, interpreter()), "x");
+  EXPECT_MESSAGE(graph.compile({.feeds = {}, .targets = {x + 1.0}}, test_device()), "x");
 }
 
 TEST(Variables, StatePersistsAndIsShared) {
@@ -254,8 +259,8 @@ TEST(Variables, StateIsByDevice) {
 TEST(Async, CompletionEventsAndOrder) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x");
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x + 1.0}}, interpreter());
-  hd::Queue queue(interpreter());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x + 1.0}}, test_device());
+  hd::Queue queue(test_device());
   hd::Event go, done;
   std::promise<Values> result;
   hd::RunOptions options;
@@ -281,7 +286,7 @@ TEST(Async, ErrorsSurfaceOnce) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {1}, "x");
   // The predicate never fails: the run is ended by the memory limit before it starts.
-  hd::Device device = interpreter();
+  hd::Device device = test_device();
   hd::Tensor y = hd::cumulative_sum(hd::broadcast_to(x, {1 << 20}), {.axis = 0});
   hd::Executable e = graph.compile(
       {.feeds = {x}, .targets = {hd::sum(hd::cumulative_sum(y, {.axis = 0}), {.axes = {0}})}},
@@ -306,8 +311,8 @@ TEST(Async, ErrorsSurfaceOnce) {
 TEST(CommandBuffer, CommitsTogetherInOrder) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {1}, "x");
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, interpreter());
-  hd::Queue queue(interpreter());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, test_device());
+  hd::Queue queue(test_device());
   hd::CommandBuffer buffer(queue);
   hd::Array a = array({1}, {3}), b = hd::Array::zeros(hd::f32, {1}),
             c = hd::Array::zeros(hd::f32, {1});
@@ -326,14 +331,14 @@ TEST(Threads, CompileAndRunAtOnce) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {8}, "x");
   hd::Executable shared = graph.compile(
-      {.feeds = {x}, .targets = {hd::cumulative_sum(x * 2.0, {.axis = 0})}}, interpreter());
+      {.feeds = {x}, .targets = {hd::cumulative_sum(x * 2.0, {.axis = 0})}}, test_device());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       hd::Graph own;
       hd::Tensor y = own.placeholder(hd::f32, {8}, "y");
       hd::Executable e = own.compile(
-          {.feeds = {y}, .targets = {hd::cumulative_sum(y * 2.0, {.axis = 0})}}, interpreter());
+          {.feeds = {y}, .targets = {hd::cumulative_sum(y * 2.0, {.axis = 0})}}, test_device());
       for (int i = 0; i < 50; ++i) {
         Values v(8, static_cast<float>(t * 50 + i));
         Values a = shared.run({array({8}, v)})[0].to_vector<float>(),
@@ -351,7 +356,7 @@ TEST(Threads, VariableWritersAreOrdered) {
   hd::Tensor v = graph.variable(array({1}, {0}), "v");
   hd::Operation bump = hd::assign(v, hd::read_variable(v) + 1.0);
   hd::Executable e =
-      graph.compile({.feeds = {}, .targets = {}, .operations = {bump}}, interpreter());
+      graph.compile({.feeds = {}, .targets = {}, .operations = {bump}}, test_device());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
@@ -359,7 +364,7 @@ TEST(Threads, VariableWritersAreOrdered) {
     });
   }
   for (std::thread& t : threads) t.join();
-  EXPECT_EQ(graph.run({}, {hd::read_variable(v)}, {}, interpreter())[0].to_vector<float>(),
+  EXPECT_EQ(graph.run({}, {hd::read_variable(v)}, {}, test_device())[0].to_vector<float>(),
             Values{200});
 }
 

@@ -27,6 +27,12 @@ const char* place_letter(Place place) {
   return "?";
 }
 
+// Long formulas say less than that there is one.
+std::string brief(const Expr& e) {
+  std::string text = e.to_string();
+  return text.size() <= 48 ? text : "(by size)";
+}
+
 class Printer {
  public:
   explicit Printer(const Plan& plan) : plan_(plan) {}
@@ -105,9 +111,9 @@ class Printer {
       case StepKind::kernel: {
         const ir::Kernel& kernel = *plan_.kernels[step.kernel].kernel;
         ir::KernelCost cost = ir::cost(kernel);
-        out_ << "kernel " << kernel.name << arguments(step) << " reads "
-             << cost.bytes_read.to_string() << " B, writes " << cost.bytes_written.to_string()
-             << " B, " << cost.points.to_string() << " points x " << cost.ops_per_point << " ops";
+        out_ << "kernel " << kernel.name << arguments(step) << " reads " << brief(cost.bytes_read)
+             << " B, writes " << brief(cost.bytes_written) << " B, " << brief(cost.points)
+             << " points x " << cost.ops_per_point << " ops";
         return;
       }
       case StepKind::call:
@@ -115,7 +121,7 @@ class Printer {
              << plan_.calls[step.call].call->describe();
         return;
       case StepKind::copy:
-        out_ << "copy" << arguments(step) << " " << plan_.slots[step.buffers[0]].bytes.to_string()
+        out_ << "copy" << arguments(step) << " " << brief(plan_.slots[step.buffers[0]].bytes)
              << " B";
         return;
       case StepKind::fill:

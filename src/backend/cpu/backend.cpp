@@ -1,6 +1,7 @@
 // Entry of the CPU backend.
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/cpu_target.h"
+#include "backend/cpu/onednn_matmul.h"
 #include "base/check.h"
 #include "generated/build_info.h"
 #include "runtime/host_device.h"
@@ -27,6 +28,7 @@ std::vector<std::shared_ptr<target::Device>> devices(std::vector<DeviceReport>& 
     parts.summary = base::cat(host_name(), ", ", parts.description.arch, ", ",
                               parts.description.processors, " threads");
     parts.emitter = std::make_unique<CpuEmitter>(target_for(parts.description.arch), true);
+    parts.claims = matmul_claims();
     reports.push_back({"cpu", parts.summary, ""});
     return {std::make_shared<runtime::HostDevice>(std::move(parts))};
   } catch (const Error& error) {

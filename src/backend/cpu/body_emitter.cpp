@@ -166,7 +166,7 @@ void BodyEmitter::point_at(Address& a, const Expr& offset, size_t k) {
     const auto& [s, coefficient] = steps[i];
     bool along = site_.v && s->id == site_.v->id;
     Value* position = along ? site_.first : env.find(s->id);
-    if (along) displacement += coefficient.constant_or(0) * static_cast<int64_t>(k) * site_.lanes;
+    if (along) displacement += coefficient.constant_or(0) * static_cast<int64_t>(k) * site_.step;
     if (along && !coefficient.is_constant()) position = env.find(s->id);
     if (!coefficient.is(1)) position = b.CreateMul(position, e_.expr(coefficient, env));
     pointer = b.CreateGEP(a.element, pointer, position);
@@ -269,6 +269,10 @@ Value* BodyEmitter::load(const Node& n, size_t k) {
     if (mask == nullptr) other = llvm::Constant::getNullValue(e_.ops.type(n.type));
     mask = ok;
   }
+  if (mask == nullptr && tiled(n.payload)) {
+    if (k == 0) load_tile(n.payload);
+    return e_.ops.from_memory(dtype, tiles_[n.payload][k]);
+  }
   Address a = address(n.payload, k);
   if (mask == nullptr) return e_.ops.from_memory(dtype, load_plain(a));
   Value* stored_other = e_.ops.to_memory(dtype, other);
@@ -294,6 +298,53 @@ Value* BodyEmitter::load_plain(const Address& a) {
   auto* value = b.CreateAlignedLoad(type, pointer, align);
   e_.annotate(value, a.buffer);
   return value;
+}
+
+// Is the access contiguous along the tile's other axis and not along v?
+bool BodyEmitter::tiled(uint32_t access) const {
+  if (!site_.tile || site_.lanes == 1) return false;
+  const Expr& offset = site_.form->offsets[access];
+  if (vectored_symbols(offset, *site_.instances[0])) return false;
+  auto along = affine_in(offset, site_.v), across = affine_in(offset, site_.tile);
+  return along && across && across->first.is(1) && !along->first.is(1) && !along->first.is(0) &&
+         !uses(along->first, *site_.tile);
+}
+
+// Reads a square with one vector a lane and transposes it in registers: log2(lanes) rounds that
+// exchange blocks.
+void BodyEmitter::load_tile(uint32_t access) {
+  auto& b = e_.b;
+  Address a;
+  a.buffer = site_.body->accesses[access].buffer;
+  a.element = e_.ops.memory_type(e_.kernel.buffers[a.buffer].dtype);
+  const Expr& offset = site_.form->offsets[access];
+  point_at(a, offset, 0);
+  Value* step = e_.expr(affine_in(offset, site_.v)->first, *site_.instances[0]);
+  auto lanes = static_cast<size_t>(site_.lanes);
+  Values rows;
+  llvm::Align align(std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8));
+  for (size_t l = 0; l < lanes; ++l) {
+    Value* pointer =
+        b.CreateGEP(a.element, a.pointer, b.CreateMul(step, e_.i64(static_cast<int64_t>(l))));
+    auto* row = b.CreateAlignedLoad(e_.ops.widen(a.element, site_.lanes), pointer, align);
+    e_.annotate(row, a.buffer);
+    rows.push_back(row);
+  }
+  for (size_t d = lanes / 2; d > 0; d /= 2) {
+    std::vector<int> low(lanes), high(lanes);
+    for (size_t l = 0; l < lanes; ++l) {
+      bool upper = (l & d) != 0;
+      low[l] = static_cast<int>(upper ? lanes + l - d : l);
+      high[l] = static_cast<int>(upper ? lanes + l : l + d);
+    }
+    for (size_t r = 0; r < lanes; ++r) {
+      if ((r & d) != 0) continue;
+      Value *x = rows[r], *y = rows[r + d];
+      rows[r] = b.CreateShuffleVector(x, y, low);
+      rows[r + d] = b.CreateShuffleVector(x, y, high);
+    }
+  }
+  tiles_[access] = std::move(rows);
 }
 
 // Small constant strides: whole vectors, then shuffles. The last vector ends with the last element

@@ -5,6 +5,7 @@
 #include "backend/cpu/emit_context.h"
 #include "backend/cpu/form.h"
 
+#include <unordered_map>
 #include <vector>
 
 namespace heddle::cpu {
@@ -20,9 +21,13 @@ struct BodySite {
   llvm::Value* first = nullptr;  // position of the first instance along v
   std::vector<SymbolRef> order;  // loop variables, outermost first
   std::vector<Env*> instances;
-  int private_lanes = 1;  // lanes of a point group in row_local buffers (outer vector axis)
-  int prefetch = 0;       // bytes ahead of contiguous loads; 0: none
-  bool stream = false;    // stores bypass the cache (addresses are aligned)
+  int64_t step = 0;  // between instances along v
+  // A tile: the instances are consecutive along this axis (as many as lanes) and share their
+  // position along v.
+  SymbolRef tile;
+  int private_lanes = 1;     // lanes of a point group in row_local buffers (outer vector axis)
+  int prefetch = 0;          // bytes ahead of contiguous loads; 0: none
+  std::vector<bool> stream;  // of Body::stores: past the cache (addresses are aligned)
   std::function<llvm::Value*(const ir::RowRef&, size_t instance)> row;
   // Running combination of a scan at this point.
   std::function<llvm::Value*(uint32_t scan, DType type, llvm::Value* value, size_t instance)> scan;
@@ -56,13 +61,15 @@ class BodyEmitter {
   llvm::Value* load_plain(const Address& a);
   llvm::Value* load_masked(const Address& a, llvm::Value* mask, llvm::Value* other);
   llvm::Value* load_strided(const Address& a);
+  bool tiled(uint32_t access) const;
+  void load_tile(uint32_t access);
   llvm::Value* load_lanes(const Address& a, llvm::Value* mask);
   llvm::Value* bind(const ir::Node& n, size_t k);
   llvm::Value* select(const ir::Node& n, size_t k);
   llvm::Value* logic(const ir::Node& n, llvm::Value* a, llvm::Value* b);
 
   void store(size_t index);
-  void store_one(const ir::Store& s, size_t k);
+  void store_one(size_t index, size_t k);
   bool store_pair(size_t index);
   void store_lanes(const Address& a, llvm::Value* value, llvm::Value* mask, const ir::Store& s);
   void store_lane(const Address& a, llvm::Value* pointer, llvm::Value* value, const ir::Store& s);
@@ -71,6 +78,7 @@ class BodyEmitter {
   EmitContext& e_;
   BodySite site_;
   std::vector<Values> values_;
+  std::unordered_map<uint32_t, Values> tiles_;  // by access: elements in memory form
 };
 
 }  // namespace heddle::cpu

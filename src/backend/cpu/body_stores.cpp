@@ -8,11 +8,13 @@ namespace heddle::cpu {
 using llvm::Value;
 
 void BodyEmitter::store(size_t index) {
-  for (size_t k = 0; k < site_.instances.size(); ++k) store_one(site_.body->stores[index], k);
+  for (size_t k = 0; k < site_.instances.size(); ++k) store_one(index, k);
 }
 
-void BodyEmitter::store_one(const ir::Store& s, size_t k) {
+void BodyEmitter::store_one(size_t index, size_t k) {
   auto& b = e_.b;
+  const ir::Store& s = site_.body->stores[index];
+  bool stream = !site_.stream.empty() && site_.stream[index];
   const ir::Access& access = site_.body->accesses[s.access];
   DType memory = e_.kernel.buffers[access.buffer].dtype;
   Value* mask = s.mask == ir::kNoNode ? nullptr : values_[s.mask][k];
@@ -37,7 +39,7 @@ void BodyEmitter::store_one(const ir::Store& s, size_t k) {
     value = e_.ops.splat(value, site_.lanes);
     Value* pointer = a.pointer;
     uint64_t bytes = std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8);
-    llvm::Align align(site_.stream ? bytes * static_cast<uint64_t>(site_.lanes) : bytes);
+    llvm::Align align(stream ? bytes * static_cast<uint64_t>(site_.lanes) : bytes);
     if (vector_mask) {
       e_.annotate(b.CreateMaskedStore(value, pointer, llvm::Align(bytes), mask), a.buffer);
       return;
@@ -45,7 +47,7 @@ void BodyEmitter::store_one(const ir::Store& s, size_t k) {
     auto plain = [&] {
       auto* instruction = b.CreateAlignedStore(value, pointer, align);
       e_.annotate(instruction, a.buffer);
-      if (site_.stream) {
+      if (stream) {
         auto* one = llvm::ConstantAsMetadata::get(b.getInt32(1));
         instruction->setMetadata(llvm::LLVMContext::MD_nontemporal,
                                  llvm::MDNode::get(e_.context, one));

@@ -37,6 +37,7 @@ class ControlEmitter {
   std::vector<llvm::AllocaInst*> places_;  // current addresses of buffers that are swapped
   std::vector<bool> swapped_;
   int nests_ = 0;
+  int depth_ = 0;  // of loops
 };
 
 int ControlEmitter::row_slots(const std::vector<Stmt>& list) {
@@ -174,16 +175,20 @@ void ControlEmitter::statements(const std::vector<Stmt>& list) {
         for (size_t k = 0; k < places_.size(); ++k) {
           if (places_[k]) state_.buffers[k] = e_.b.CreateLoad(e_.b.getPtrTy(), places_[k]);
         }
-        NestEmitter(e_, *s.nest, layout_, nests_++).emit();
+        NestEmitter(e_, *s.nest, layout_, nests_++, depth_ > 0).emit();
         break;
       }
       case StmtKind::barrier:
         break;  // a fork returns when all its work is done
       case StmtKind::for_loop:
+        ++depth_;
         for_loop(s);
+        --depth_;
         break;
       case StmtKind::while_loop:
+        ++depth_;
         while_loop(s);
+        --depth_;
         break;
       case StmtKind::if_else:
         if_else(s);

@@ -4,9 +4,11 @@
 #include "backend/cpu/cpu_target.h"
 #include "ir/kernel.h"
 
-#include <llvm/IR/Module.h>
-
 #include <functional>
+
+namespace llvm {
+class Module;
+}
 
 namespace heddle::cpu {
 

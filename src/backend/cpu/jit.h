@@ -3,10 +3,12 @@
 
 #include "backend/cpu/cpu_target.h"
 
-#include <llvm/IR/Module.h>
-
 #include <memory>
 #include <string>
+
+namespace llvm {
+class Module;
+}
 
 namespace heddle::cpu {
 

@@ -18,8 +18,9 @@ struct FrameLayout {
 
 class NestEmitter {
  public:
-  // `frame`: the control function's frame.
-  NestEmitter(EmitContext& e, const ir::Nest& nest, const FrameLayout& layout, int index);
+  // `repeated`: inside a loop of the kernel.
+  NestEmitter(EmitContext& e, const ir::Nest& nest, const FrameLayout& layout, int index,
+              bool repeated);
   void emit();
   static int row_slots(const ir::Nest& nest);
 
@@ -31,6 +32,8 @@ class NestEmitter {
     int lanes = 1;
     SymbolRef v;
     llvm::Value* first = nullptr;
+    int64_t step = 0;   // between members along v
+    SymbolRef tile;     // a square: members are consecutive along this axis
     bool main = false;  // the widest loop of its axis
   };
   Group group(const Env& parent, const SymbolRef& v, llvm::Value* first, int lanes, int count);
@@ -42,22 +45,32 @@ class NestEmitter {
   void load_frame(FunctionState& state);
   void store_frame();
   void reload_scalars();
-  void fork(llvm::Function* function, llvm::Value* count, llvm::Value* work);
+  void fork(llvm::Value* function, llvm::Value* count, llvm::Value* work);
   llvm::Value* slot(int index);
 
   void emit_outer();
   void outer_blocks(llvm::Value* begin, llvm::Value* end);
-  // Calls f with the environment of each row number in [begin, end); `blocks`: a further, fastest
-  // coordinate.
-  void each_row(const std::vector<ir::Axis>& axes, llvm::Value* blocks, llvm::Value* begin,
-                llvm::Value* end, const Env& env, const std::function<void(Env&, llvm::Value*)>& f);
+  // Calls f with the environment of each row number in [begin, end); `more`: extents of further,
+  // faster coordinates.
+  using RowBody = std::function<void(Env&, const std::vector<llvm::Value*>&)>;
+  void each_row(const std::vector<ir::Axis>& axes, const std::vector<llvm::Value*>& more,
+                llvm::Value* begin, llvm::Value* end, const Env& env, const RowBody& f);
   llvm::Value* row_count(const std::vector<ir::Axis>& axes, const Env& env);
   // lo <= v < hi by groups: widest, one vector, single points.
   void each_group(const VectorLoop& loop, const Segment& s, llvm::Value* lo, llvm::Value* hi,
                   const Env& env, const std::function<void(Group&)>& f);
+  void outer_piece(Env& row, llvm::Value* from, llvm::Value* to);
+  void tile_piece(Env& row, llvm::Value* tile, llvm::Value* from, llvm::Value* to);
+  std::vector<ir::Axis> outer_rows() const;  // without the tile's axis
+  llvm::Value* tile_count(const Env& env);
   void allocate_private(int lanes);
+  // Stores that may go past the cache: large results, whole aligned vectors.
+  std::vector<bool> streamable(size_t p) const;
+  bool streams() const;
+  llvm::Value* streams_aligned();
 
   void phases(Group& g, const std::vector<PhaseForm>* forms);
+  llvm::Value* scan_lanes(ir::ReduceOp op, DType type, llvm::Value* v, llvm::AllocaInst* carry);
   void serial_phase(size_t p, Group& g, const PhaseForm& form);
   void serial_loops(size_t p, Group& g, const PhaseForm& form, size_t level,
                     std::vector<Accumulator>& inner);
@@ -83,14 +96,14 @@ class NestEmitter {
   const ir::Nest& nest_;
   const FrameLayout& layout_;
   int index_;
+  bool repeated_;
+  bool streaming_ = false;  // in the variant that is being written
   NestPlan plan_;
-  llvm::Value* frame_ = nullptr;
   // Of the point group that is being written: [phase][reduction][component] -> one value an
   // instance.
   std::vector<std::vector<std::array<Values, 2>>> rows_;
   std::vector<std::vector<llvm::AllocaInst*>>
       carries_;  // [scan][instance] of the phase that is being written
-  const PhaseForm* forms_ = nullptr;
 };
 
 }  // namespace heddle::cpu

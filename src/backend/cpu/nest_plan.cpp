@@ -19,7 +19,9 @@ constexpr int64_t kUnrolledPoints = 64;  // a window of at most so many points b
 constexpr int64_t kUnrolledNodes = 1200;    // and at most so many nodes
 constexpr double kVectorInstruction = 250;  // picoseconds, about one cycle
 constexpr double kGatherLane = 1.5;         // instructions a lane that is loaded or stored alone
+constexpr double kScatterLane = 2;          // of a store
 constexpr double kHorizontal = 20;          // instructions to fold the lanes of one accumulator
+constexpr double kScanRounds = 8;           // instructions to scan the lanes of a vector
 constexpr double kPrivateBytes =
     256 << 10;  // row_local memory of a group of points that still fits a cache
 constexpr int kSegmentDepth = 3;
@@ -50,6 +52,7 @@ class Planner {
   int unroll_of(const VectorLoop& loop, double instructions, bool heavy) const;
   void use_outer(size_t axis);
   void use_inner(size_t p, int axis);
+  void find_tile();
   void segments(VectorLoop& loop, const std::vector<size_t>& phases,
                 const std::vector<PhaseForm>& forms, const Range& range, int depth) const;
 
@@ -192,9 +195,10 @@ double Planner::access_cost(const ir::Body& body, uint32_t access, const Expr& o
   if (affine) {
     int64_t stride = std::abs(affine->first.constant_or(INT32_MAX));
     if (stride == 1) return 1;
-    if (stride <= 4) return store ? kGatherLane * lanes * 0.7 : static_cast<double>(stride) + 1;
+    // Stores two apart are the parts of complex elements, which come in pairs.
+    if (stride == 2 || (stride <= 4 && !store)) return static_cast<double>(stride) + 1;
   }
-  return kGatherLane * lanes;
+  return (store ? kScatterLane : kGatherLane) * lanes;
 }
 
 double Planner::lane_cost(const ir::Body& body, const PhaseForm& form, const SymbolRef& v,
@@ -272,7 +276,6 @@ double Planner::inner_cost(size_t p, int* best) const {
   *best = -1;
   SymbolRef none = make_loop_symbol("none", 1);
   double scalar = trip(p) * lane_cost(phase.body, form, none, 1, 1);
-  if (!phase.body.scans.empty()) return scalar;
   double cost = scalar;
   int lanes = lanes_of({&phase});
   for (size_t k = 0; k < form.loops.size(); ++k) {
@@ -281,13 +284,16 @@ double Planner::inner_cost(size_t p, int* best) const {
     bool ordered = std::any_of(form.loops.begin(), form.loops.end(), [](const Axis& a) {
       return a.kind == AxisKind::scattered || a.kind == AxisKind::scan;
     });
-    if (ordered && (v.kind != AxisKind::mapped || k + 1 != form.loops.size())) continue;
+    bool scan = v.kind == AxisKind::scan;
+    if (!phase.body.scans.empty() && !scan) continue;
+    if (ordered && !scan && (v.kind != AxisKind::mapped || k + 1 != form.loops.size())) continue;
     bool depends = std::any_of(form.loops.begin(), form.loops.end(),
                                [&](const Axis& a) { return uses(a.extent, *v.var); });
     double extent = std::max(estimate(v.extent), 1.0);
     if (depends || extent < lanes) continue;
     double c = trip(p) * lane_cost(phase.body, form, v.var, v.extent, lanes) / lanes +
-               kHorizontal * static_cast<double>(phase.reductions.size());
+               kHorizontal * static_cast<double>(phase.reductions.size()) +
+               kScanRounds * trip(p) * static_cast<double>(phase.body.scans.size()) / lanes;
     if (c < cost) {
       cost = c;
       *best = static_cast<int>(k);
@@ -353,6 +359,32 @@ void Planner::use_outer(size_t axis) {
   }
   loop.unroll = unroll_of(loop, most, heavy);
   segments(loop, phases, forms, {0, v.extent}, 0);
+  find_tile();
+}
+
+// Where something is read along another axis than the vector's: squares of both.
+void Planner::find_tile() {
+  const VectorLoop& loop = out_.vector;
+  constexpr int kWidest = 16;
+  if (loop.segments.size() != 1 || loop.lanes < 4 || loop.lanes > kWidest) return;
+  for (size_t p = 0; p < nest_.phases.size(); ++p) {
+    if (!nest_.phases[p].inner.empty() || !nest_.phases[p].body.scans.empty()) return;
+  }
+  for (size_t p = 0; p < nest_.phases.size(); ++p) {
+    for (const ir::Node& n : nest_.phases[p].body.nodes) {
+      if (n.op != ScalarOp::load || n.a != ir::kNoNode) continue;
+      const Expr& offset = loop.segments[0].phases[p].copies[0].offsets[n.payload];
+      auto along = affine_in(offset, loop.v);
+      if (!along || along->first.is(0) || along->first.is(1)) continue;
+      for (size_t k = 0; k < out_.rows.size(); ++k) {
+        auto across = affine_in(offset, out_.rows[k].var);
+        if (across && across->first.is(1) && estimate(out_.rows[k].extent) >= loop.lanes) {
+          out_.tile = static_cast<int>(k);
+          return;
+        }
+      }
+    }
+  }
 }
 
 void Planner::use_inner(size_t p, int axis) {

@@ -42,6 +42,7 @@ struct PhasePlan {
 struct NestPlan {
   std::vector<ir::Axis> rows;  // outer axes without the vector axis
   VectorLoop vector;           // along an outer axis: all phases run on `lanes` points at once
+  int tile = -1;  // of `rows`: squares along it and the vector axis are transposed in registers
   std::vector<PhasePlan> phases;
   double cost = 1;  // picoseconds an outer point
 };

@@ -29,8 +29,8 @@ constexpr int64_t kSmallestProduct = 32 * 32 * 32;
 constexpr double kThreadProduct = 1 << 20;
 constexpr size_t kCachedSizes = 64;
 
-// The work is split by hand over the engine's own threads, so the library must not open teams of its own here; the
-// caller's setting is put back.
+// The work is split by hand over the engine's own threads, so the library must not open teams of
+// its own here; the caller's setting is put back.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -61,7 +61,8 @@ struct Workspace {
       memory = std::aligned_alloc(4096, size);
       if (memory == nullptr) {
         size = 0;
-        throw DeviceError(base::cat("oneDNN matmul: out of memory: ", bytes, " bytes of workspace requested"));
+        throw DeviceError(
+            base::cat("oneDNN matmul: out of memory: ", bytes, " bytes of workspace requested"));
       }
     }
     return memory;
@@ -95,7 +96,12 @@ struct Product {
 class MatmulCall : public target::HostLibraryCall {
  public:
   MatmulCall(DType dtype, Shape a, Shape b, bool ta, bool tb, std::vector<SymbolRef> symbols)
-      : dtype_(dtype), a_(std::move(a)), b_(std::move(b)), ta_(ta), tb_(tb), symbols_(std::move(symbols)) {}
+      : dtype_(dtype),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        ta_(ta),
+        tb_(tb),
+        symbols_(std::move(symbols)) {}
 
   std::string describe() const override { return base::cat("oneDNN matmul ", name(dtype_)); }
   int64_t workspace_bytes(std::span<const int64_t> /*symbols*/) const override { return 0; }
@@ -150,7 +156,9 @@ Sizes MatmulCall::sizes(std::span<const int64_t> symbols) const {
 }
 
 memory::data_type data_type(DType d) {
-  return d == DType::f32 ? memory::data_type::f32 : d == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f16;
+  return d == DType::f32    ? memory::data_type::f32
+         : d == DType::bf16 ? memory::data_type::bf16
+                            : memory::data_type::f16;
 }
 
 // `part`: the piece that one thread computes of `whole`; its rows lie at the strides of the whole.
@@ -162,11 +170,14 @@ std::shared_ptr<const Product> MatmulCall::product(const Sizes& part, const Size
   auto t = data_type(dtype_);
   int64_t ba = part.batched_a ? part.batch : 1, bb = part.batched_b ? part.batch : 1;
   auto made = std::make_shared<Product>();
-  memory::dims stride_a = ta_ ? memory::dims{whole.m * whole.k, 1, whole.m} : memory::dims{whole.m * whole.k, whole.k, 1};
-  memory::dims stride_b = tb_ ? memory::dims{whole.k * whole.n, 1, whole.k} : memory::dims{whole.k * whole.n, whole.n, 1};
+  memory::dims stride_a = ta_ ? memory::dims{whole.m * whole.k, 1, whole.m}
+                              : memory::dims{whole.m * whole.k, whole.k, 1};
+  memory::dims stride_b = tb_ ? memory::dims{whole.k * whole.n, 1, whole.k}
+                              : memory::dims{whole.k * whole.n, whole.n, 1};
   made->a = memory::desc({ba, part.m, part.k}, t, stride_a);
   made->b = memory::desc({bb, part.k, part.n}, t, stride_b);
-  made->c = memory::desc({part.batch, part.m, part.n}, t, memory::dims{whole.m * whole.n, whole.n, 1});
+  made->c =
+      memory::desc({part.batch, part.m, part.n}, t, memory::dims{whole.m * whole.n, whole.n, 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   OneThread single;
@@ -190,12 +201,13 @@ void MatmulCall::execute(const Product& p, char* a, char* b, char* c) const {
   stream().wait();
 }
 
-void MatmulCall::run(std::span<void* const> buffers, std::span<const int64_t> symbols, void* /*workspace*/,
-                     int threads) const try {
+void MatmulCall::run(std::span<void* const> buffers, std::span<const int64_t> symbols,
+                     void* /*workspace*/, int threads) const try {
   static const int all = host_threads();
   HD_CHECK(buffers.size() == 3, "matmul: number of buffers");
   Sizes s = sizes(symbols);
-  auto *a = static_cast<char*>(buffers[0]), *b = static_cast<char*>(buffers[1]), *c = static_cast<char*>(buffers[2]);
+  auto *a = static_cast<char*>(buffers[0]), *b = static_cast<char*>(buffers[1]),
+       *c = static_cast<char*>(buffers[2]);
   int64_t bytes = bit_width(dtype_) / 8;
   if (s.batch == 0 || s.m == 0 || s.n == 0) return;
   if (s.k == 0) {
@@ -206,7 +218,8 @@ void MatmulCall::run(std::span<void* const> buffers, std::span<const int64_t> sy
   constexpr int64_t kRows = 16;
   double work = static_cast<double>(s.batch * s.m) * static_cast<double>(s.n * s.k);
   int most_threads = threads > 0 ? threads : all;
-  auto most = static_cast<int64_t>(std::clamp(work / kThreadProduct, 1.0, static_cast<double>(most_threads)));
+  auto most = static_cast<int64_t>(
+      std::clamp(work / kThreadProduct, 1.0, static_cast<double>(most_threads)));
   bool by_batch = s.batch > 1;
   int64_t length = by_batch ? s.batch : s.m;
   int64_t step = (length + most - 1) / most;
@@ -234,7 +247,8 @@ void MatmulCall::run(std::span<void* const> buffers, std::span<const int64_t> sy
         int64_t step_a = t.by_batch ? (w.batched_a ? w.m * w.k : 0) : row_a;
         int64_t step_b = t.by_batch && w.batched_b ? w.k * w.n : 0;
         int64_t step_c = t.by_batch ? w.m * w.n : w.n;
-        t.call->execute(*p, t.a + first * step_a * t.bytes, t.b + first * step_b * t.bytes, t.c + first * step_c * t.bytes);
+        t.call->execute(*p, t.a + first * step_a * t.bytes, t.b + first * step_b * t.bytes,
+                        t.c + first * step_c * t.bytes);
       }
     } catch (...) {
       std::lock_guard lock(t.mutex);
@@ -245,7 +259,8 @@ void MatmulCall::run(std::span<void* const> buffers, std::span<const int64_t> sy
   runtime::parallel_for(count, most_threads, body, &task);
   if (task.error) std::rethrow_exception(task.error);
 } catch (const dnnl::error& error) {
-  throw DeviceError(base::cat("oneDNN matmul: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
+  throw DeviceError(
+      base::cat("oneDNN matmul: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
 }
 
 bool has_amx() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }
@@ -256,17 +271,24 @@ target::ClaimResult offer(const ir::Graph& graph, ir::OpId id) {
   if (!a.known() || !b.known()) return target::Refusal{"a type is open"};
   if (a.dtype != DType::f32 && a.dtype != DType::bf16)
     return target::Refusal{base::cat("no product of ", name(a.dtype), " is used from the library")};
-  if (a.dtype == DType::bf16 && !has_amx()) return target::Refusal{"bf16 is slow on a processor without AMX"};
+  if (a.dtype == DType::bf16 && !has_amx())
+    return target::Refusal{"bf16 is slow on a processor without AMX"};
   const Shape &sa = *a.shape, &sb = *b.shape;
   auto is_one = [](const Shape& s) {
     return std::all_of(s.begin(), s.end() - 2, [](const Expr& e) { return e.is(1); });
   };
   bool equal = sa.size() == sb.size();
   for (size_t k = 0; equal && k + 2 < sa.size(); ++k) equal = sa[k] == sb[k];
-  if (!equal && !is_one(sa) && !is_one(sb)) return target::Refusal{"batch axes broadcast against each other"};
+  if (!equal && !is_one(sa) && !is_one(sb))
+    return target::Refusal{"batch axes broadcast against each other"};
   bool ta = op.attrs.get<bool>("transpose_a"), tb = op.attrs.get<bool>("transpose_b");
   Expr n = tb ? sb[sb.size() - 2] : sb.back();
-  Expr products = element_count(is_one(sb) ? sa : equal ? sa : sb) * (is_one(sb) || equal ? n : ta ? sa.back() : sa[sa.size() - 2]);
+  Expr products = element_count(is_one(sb) ? sa
+                                : equal    ? sa
+                                           : sb) *
+                  (is_one(sb) || equal ? n
+                   : ta                ? sa.back()
+                                       : sa[sa.size() - 2]);
   if (auto known = products.constant(); known && *known < kSmallestProduct)
     return target::Refusal{base::cat("only ", *known, " multiply-adds: a fused loop is as fast")};
   target::ClaimOffer out;

@@ -1,6 +1,6 @@
-// heddle-bench [--device NAME] [--json] [--seconds S] [--list] [ROW...]: medians and spreads of the rows.
-// heddle-bench --serve: reads lines `prep ROW`, `time SECONDS`, `drop`, answers a JSON line each, so that a driver can
-// interleave it with other programs (bench/compare.py).
+// heddle-bench [--device NAME] [--json] [--seconds S] [--list] [ROW...]: medians and spreads of the
+// rows. heddle-bench --serve: reads lines `prep ROW`, `time SECONDS`, `drop`, answers a JSON line
+// each, so that a driver can interleave it with other programs (bench/compare.py).
 #include "rows.h"
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,8 @@ double us_between(Clock::time_point a, Clock::time_point b) {
   return std::chrono::duration<double, std::micro>(b - a).count();
 }
 
-// Microseconds of one run (or iteration). On a GPU: a batch of runs queued back to back, waited for once.
+// Microseconds of one run (or iteration). On a GPU: a batch of runs queued back to back, waited for
+// once.
 double sample(Row& row, const Device& device) {
   if (row.once) return row.once();
   static size_t turn = 0;
@@ -46,8 +47,10 @@ double sample(Row& row, const Device& device) {
 
 std::vector<double> samples(Row& row, const Device& device, double seconds) {
   std::vector<double> us;
-  auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  while (us.size() < 5 || (Clock::now() < end && us.size() < 2000)) us.push_back(sample(row, device));
+  auto end = Clock::now() +
+             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  while (us.size() < 5 || (Clock::now() < end && us.size() < 2000))
+    us.push_back(sample(row, device));
   return us;
 }
 
@@ -78,7 +81,9 @@ nlohmann::json measure(const RowMaker& maker, const Device& device, double secon
     j["us"] = quantile(us, 0.5);
     j["low"] = quantile(us, 0.1);
     j["high"] = quantile(us, 0.9);
-    if (row.bytes > 0) j["GB/s"] = static_cast<double>(row.bytes) / static_cast<double>(row.divisor) / quantile(us, 0.5) / 1e3;
+    if (row.bytes > 0)
+      j["GB/s"] = static_cast<double>(row.bytes) / static_cast<double>(row.divisor) /
+                  quantile(us, 0.5) / 1e3;
     if (row.executable.impl() != nullptr) j["kernels"] = row.executable.kernel_count();
   } catch (const std::exception& error) {
     j["error"] = error.what();
@@ -88,13 +93,15 @@ nlohmann::json measure(const RowMaker& maker, const Device& device, double secon
 
 void print_row(const nlohmann::json& j) {
   if (j.contains("error")) {
-    std::printf("%-16s %s\n", j["row"].get<std::string>().c_str(), j["error"].get<std::string>().c_str());
+    std::printf("%-16s %s\n", j["row"].get<std::string>().c_str(),
+                j["error"].get<std::string>().c_str());
     return;
   }
-  std::printf("%-16s %12.3f us  (%.3f .. %.3f)", j["row"].get<std::string>().c_str(), j["us"].get<double>(),
-              j["low"].get<double>(), j["high"].get<double>());
+  std::printf("%-16s %12.3f us  (%.3f .. %.3f)", j["row"].get<std::string>().c_str(),
+              j["us"].get<double>(), j["low"].get<double>(), j["high"].get<double>());
   if (j.contains("GB/s")) std::printf("  %7.1f GB/s", j["GB/s"].get<double>());
-  if (j.contains("kernels")) std::printf("  %d kernel%s", j["kernels"].get<int>(), j["kernels"].get<int>() == 1 ? "" : "s");
+  if (j.contains("kernels"))
+    std::printf("  %d kernel%s", j["kernels"].get<int>(), j["kernels"].get<int>() == 1 ? "" : "s");
   std::printf("\n");
   std::fflush(stdout);
 }
@@ -145,7 +152,8 @@ int run(int argc, char** argv) {
     } else if (arg == "--seconds" && k + 1 < argc) {
       seconds = std::stod(argv[++k]);
     } else if (arg.rfind("--", 0) == 0 || find(arg) == nullptr) {
-      std::fprintf(stderr, "heddle-bench: no such option or row: %s (--list shows the rows)\n", arg.c_str());
+      std::fprintf(stderr, "heddle-bench: no such option or row: %s (--list shows the rows)\n",
+                   arg.c_str());
       return 2;
     } else {
       wanted.push_back(arg);
@@ -155,7 +163,8 @@ int run(int argc, char** argv) {
   if (serving) return serve(device);
   nlohmann::json all = nlohmann::json::array();
   for (const RowMaker& maker : rows()) {
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), maker.name) == wanted.end()) continue;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), maker.name) == wanted.end())
+      continue;
     nlohmann::json j = measure(maker, device, seconds);
     if (!json) print_row(j);
     all.push_back(j);

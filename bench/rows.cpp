@@ -23,7 +23,8 @@ Array filled(DType dtype, const std::vector<int64_t>& shape, const Device& devic
     for (int64_t k = 0; k < n; ++k) p[k] = block[static_cast<size_t>((k * 7 + k / 65521) & 65535)];
   } else if (dtype == f16) {  // the upper bits of a positive half: values in [0.5, 2)
     auto* p = static_cast<uint16_t*>(host.data());
-    for (int64_t k = 0; k < n; ++k) p[k] = static_cast<uint16_t>(0x3800 + ((k * 2654435761U) >> 21 & 0x7ff));
+    for (int64_t k = 0; k < n; ++k)
+      p[k] = static_cast<uint16_t>(0x3800 + ((k * 2654435761U) >> 21 & 0x7ff));
   }
   return host.to(device);
 }
@@ -53,9 +54,11 @@ Row finish(const std::string& name, Graph& graph, const Made& made, const Device
     for (size_t i = 0; i < made.feeds.size(); ++i) {
       const Type& t = made.feeds[i].type();
       bool have = i < given.size() && given[i].valid();
-      set.inputs.push_back(have ? given[i] : filled(t.dtype, sizes(t), device, static_cast<uint64_t>(k) * 31 + i));
+      set.inputs.push_back(
+          have ? given[i] : filled(t.dtype, sizes(t), device, static_cast<uint64_t>(k) * 31 + i));
     }
-    for (const Type& t : row.executable.output_types()) set.outputs.push_back(Array::empty(t.dtype, sizes(t), device));
+    for (const Type& t : row.executable.output_types())
+      set.outputs.push_back(Array::empty(t.dtype, sizes(t), device));
     row.sets.push_back(std::move(set));
   }
   for (const Array& a : row.sets[0].inputs) row.bytes += bytes_of(a);
@@ -78,7 +81,10 @@ Row chain(const Device& d) {
 Row lrn(const Device& d) {
   Graph g;
   Tensor x = g.placeholder(f32, {gpu(d) ? 128 : 16, 96, 55, 55}, "x");
-  return finish("lrn", g, {{x}, {local_response_norm(x, {.size = 5, .alpha = 1e-4, .beta = 0.75, .bias = 1.0})}}, d, rotation(d));
+  return finish(
+      "lrn", g,
+      {{x}, {local_response_norm(x, {.size = 5, .alpha = 1e-4, .beta = 0.75, .bias = 1.0})}}, d,
+      rotation(d));
 }
 
 Shape row_shape(const Device& d) { return gpu(d) ? Shape{16384, 4096} : Shape{4096, 4096}; }
@@ -92,7 +98,8 @@ Row softmax_row(const Device& d) {
 Row layer_norm_row(const Device& d) {
   Graph g;
   DType t = gpu(d) ? f16 : f32;
-  Tensor x = g.placeholder(t, row_shape(d), "x"), w = g.placeholder(t, {4096}, "w"), b = g.placeholder(t, {4096}, "b");
+  Tensor x = g.placeholder(t, row_shape(d), "x"), w = g.placeholder(t, {4096}, "w"),
+         b = g.placeholder(t, {4096}, "b");
   return finish("layer_norm", g, {{x, w, b}, {layer_norm(x, w, b)}}, d, rotation(d));
 }
 
@@ -118,7 +125,8 @@ Row laplacian(const Device& d) {
   Graph g;
   int64_t n = gpu(d) ? 4096 : 2048;
   Tensor x = g.placeholder(f32, {3, n, n}, "x");
-  std::vector<float> w = gpu(d) ? std::vector<float>{1, 1, 1, 1, -8, 1, 1, 1, 1} : std::vector<float>{0, 1, 0, 1, -4, 1, 0, 1, 0};
+  std::vector<float> w = gpu(d) ? std::vector<float>{1, 1, 1, 1, -8, 1, 1, 1, 1}
+                                : std::vector<float>{0, 1, 0, 1, -4, 1, 0, 1, 0};
   Tensor weights = g.constant(Array::from<float>({3, 3}, w));
   Tensor y = gpu(d) ? abs(stencil(x * x, weights)) : stencil(x, weights);
   return finish("laplacian", g, {{x}, {y}}, d, rotation(d));
@@ -130,7 +138,9 @@ Row gather_row(const Device& d) {
   Tensor w = g.placeholder(f32, {table, width}, "w"), i = g.placeholder(i64, {count}, "i");
   Array indices = Array::empty(i64, {count});
   std::mt19937_64 rng(5);
-  for (int64_t k = 0; k < count; ++k) static_cast<int64_t*>(indices.data())[k] = static_cast<int64_t>(rng() % static_cast<uint64_t>(table));
+  for (int64_t k = 0; k < count; ++k)
+    static_cast<int64_t*>(indices.data())[k] =
+        static_cast<int64_t>(rng() % static_cast<uint64_t>(table));
   Row row = finish("gather", g, {{w, i}, {gather(w, i)}}, d, 1, {Array{}, indices.to(d)});
   row.bytes = 2 * count * width * 4 + count * 8;
   return row;
@@ -143,16 +153,20 @@ Row poisson(const Device& d) {
   Tensor m = g.placeholder(bool_, {512, 512}, "m");
   Tensor limit = g.placeholder(f32, {}, "limit");
   Tensor cross = g.constant(Array::from<float>({3, 3}, {0, 1, 0, 1, 0, 1, 0, 1, 0}));
-  Tensors r = while_loop({g.constant(int64_t{0}, i32), u, g.constant(1.0)},
-                         [&](const Tensors& v) { return logical_and(v[0] < static_cast<double>(iterations), v[2] >= limit); },
-                         [&](const Tensors& v) {
-                           Tensor t = (stencil(v[1], cross, {.boundary = PaddingMode::periodic}) + b) * 0.25;
-                           Tensor next = select(m, t, v[1]);
-                           return Tensors{v[0] + 1.0, next, reduce_max(abs(next - v[1]))};
-                         });
+  Tensors r = while_loop(
+      {g.constant(int64_t{0}, i32), u, g.constant(1.0)},
+      [&](const Tensors& v) {
+        return logical_and(v[0] < static_cast<double>(iterations), v[2] >= limit);
+      },
+      [&](const Tensors& v) {
+        Tensor t = (stencil(v[1], cross, {.boundary = PaddingMode::periodic}) + b) * 0.25;
+        Tensor next = select(m, t, v[1]);
+        return Tensors{v[0] + 1.0, next, reduce_max(abs(next - v[1]))};
+      });
   Array mask = Array::empty(bool_, {512, 512});
   std::mt19937 rng(9);
-  for (int k = 0; k < 512 * 512; ++k) static_cast<uint8_t*>(mask.data())[k] = rng() % 10 >= 3 ? 1 : 0;
+  for (int k = 0; k < 512 * 512; ++k)
+    static_cast<uint8_t*>(mask.data())[k] = rng() % 10 >= 3 ? 1 : 0;
   Row row = finish("poisson", g, {{u, b, m, limit}, {r[1]}}, d, 1,
                    {Array{}, Array{}, mask.to(d), Array::from<float>({}, {-1.0F}).to(d)});
   row.bytes = iterations * (3 * 3 * 512 * 512 * 4);
@@ -162,12 +176,15 @@ Row poisson(const Device& d) {
 
 Row scalar_while(const Device& d) {
   Graph g;
-  Tensor x = g.placeholder(f32, {}, "x"), k = g.placeholder(f32, {}, "k"), limit = g.placeholder(f32, {}, "limit");
-  Tensors r = while_loop({g.constant(int64_t{0}, i32), x},
-                         [&](const Tensors& v) { return logical_and(v[0] < 10000.0, v[1] < limit); },
-                         [&](const Tensors& v) { return Tensors{v[0] + 1.0, v[1] * k}; });
+  Tensor x = g.placeholder(f32, {}, "x"), k = g.placeholder(f32, {}, "k"),
+         limit = g.placeholder(f32, {}, "limit");
+  Tensors r = while_loop(
+      {g.constant(int64_t{0}, i32), x},
+      [&](const Tensors& v) { return logical_and(v[0] < 10000.0, v[1] < limit); },
+      [&](const Tensors& v) { return Tensors{v[0] + 1.0, v[1] * k}; });
   auto scalar = [&](float v) { return Array::from<float>({}, {v}).to(d); };
-  Row row = finish("scalar_while", g, {{x, k, limit}, {r[1]}}, d, 1, {scalar(1), scalar(1.0001F), scalar(10)});
+  Row row = finish("scalar_while", g, {{x, k, limit}, {r[1]}}, d, 1,
+                   {scalar(1), scalar(1.0001F), scalar(10)});
   row.divisor = gpu(d) ? 10000 : 1;
   return row;
 }
@@ -190,7 +207,9 @@ Row mlp(const Device& d) {
   for (size_t k = 0; k < 4; ++k) made.targets.push_back(parameters[k] - grads[k] * 0.01);
   std::vector<int32_t> labels(32);
   for (int k = 0; k < 32; ++k) labels[static_cast<size_t>(k)] = k * 7 % 10;
-  return finish("mlp", g, made, d, 1, {Array{}, Array{}, Array{}, Array{}, Array{}, Array::from<int32_t>({32}, labels).to(d)});
+  return finish(
+      "mlp", g, made, d, 1,
+      {Array{}, Array{}, Array{}, Array{}, Array{}, Array::from<int32_t>({32}, labels).to(d)});
 }
 
 double us_since(std::chrono::steady_clock::time_point t) {
@@ -223,7 +242,9 @@ Row new_size(const Device& d) {
   Graph g;
   Dim n("n");
   Tensor x = g.placeholder(f32, {n, 784}, "x");
-  auto weights = [&](int64_t a, int64_t b) { return g.constant(filled(f32, {a, b}, device("cpu"), 3)) * 0.03; };
+  auto weights = [&](int64_t a, int64_t b) {
+    return g.constant(filled(f32, {a, b}, device("cpu"), 3)) * 0.03;
+  };
   Tensor h = relu(matmul(x, weights(784, 512)));
   Tensor y = softmax(matmul(relu(matmul(h, weights(512, 512))), weights(512, 10)));
   Row row;
@@ -262,8 +283,10 @@ Row cold(const Device& d, bool norm) {
 
 const std::vector<RowMaker>& rows() {
   static const std::vector<RowMaker> kRows = {
-      {"cold_chain", "compile of the pointwise chain in a fresh process", [](const Device& d) { return cold(d, false); }},
-      {"cold_layer_norm", "compile of layer norm, after one kernel", [](const Device& d) { return cold(d, true); }},
+      {"cold_chain", "compile of the pointwise chain in a fresh process",
+       [](const Device& d) { return cold(d, false); }},
+      {"cold_layer_norm", "compile of layer norm, after one kernel",
+       [](const Device& d) { return cold(d, true); }},
       {"chain", "10-op pointwise chain with exp and tanh", chain},
       {"lrn", "local response norm, size 5", lrn},
       {"softmax", "softmax of rows of 4096", softmax_row},
@@ -278,7 +301,8 @@ const std::vector<RowMaker>& rows() {
       {"poisson", "masked relaxation with a residual test each iteration", poisson},
       {"scalar_while", "scalar loop of 10,000 iterations", scalar_while},
       {"mlp", "SGD step of 784-128-10, batch 32", mlp},
-      {"tiny_given", "4-element add, outputs given", [](const Device& d) { return tiny(d, false); }},
+      {"tiny_given", "4-element add, outputs given",
+       [](const Device& d) { return tiny(d, false); }},
       {"tiny_fresh", "4-element add, fresh result", [](const Device& d) { return tiny(d, true); }},
       {"new_size", "first run at a new batch size, symbolic", new_size},
   };

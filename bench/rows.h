@@ -1,4 +1,5 @@
-// The benchmark's rows: a graph, its inputs and outputs, and how many bytes the row must move at the least.
+// The benchmark's rows: a graph, its inputs and outputs, and how many bytes the row must move at
+// the least.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -10,7 +11,8 @@
 
 namespace heddle::bench {
 
-// One compiled row. `sets` rotate so that no input stays in a cache that a larger program would not find warm.
+// One compiled row. `sets` rotate so that no input stays in a cache that a larger program would not
+// find warm.
 struct Row {
   std::string name;
   Executable executable;
@@ -18,8 +20,8 @@ struct Row {
     std::vector<Array> inputs, outputs;
   };
   std::vector<Set> sets;
-  int64_t bytes = 0;       // inputs once, outputs once
-  int64_t divisor = 1;     // the figure is for one of so many iterations
+  int64_t bytes = 0;             // inputs once, outputs once
+  int64_t divisor = 1;           // the figure is for one of so many iterations
   std::function<double()> once;  // a row with its own way of timing: microseconds of one sample
 };
 

@@ -32,7 +32,8 @@ struct ComposeOptions {
 
 struct Placement {
   int64_t dx = 0, dy = 0;  // background pixel = source pixel + (dx, dy)
-  int64_t left = 0, top = 0, right = 0, bottom = 0;  // solved window of the background, one pixel of rim where there is one
+  int64_t left = 0, top = 0, right = 0,
+          bottom = 0;  // solved window of the background, one pixel of rim where there is one
 };
 
 std::pair<int64_t, int64_t> parse_at(const std::string& text) {
@@ -68,13 +69,15 @@ Placement place(const Mask& mask, const Image& background, const std::string& at
     }
   }
   if (!any) {
-    throw CommandError("--at " + at + ": the mask lies outside the background (" + std::to_string(background.width) +
-                       "x" + std::to_string(background.height) + ")");
+    throw CommandError("--at " + at + ": the mask lies outside the background (" +
+                       std::to_string(background.width) + "x" + std::to_string(background.height) +
+                       ")");
   }
   return p;
 }
 
-Problem make_problem(const Image& source, const Mask& mask, const Image& background, const Placement& p) {
+Problem make_problem(const Image& source, const Mask& mask, const Image& background,
+                     const Placement& p) {
   Problem problem;
   problem.width = p.right - p.left;
   problem.height = p.bottom - p.top;
@@ -90,23 +93,26 @@ Problem make_problem(const Image& source, const Mask& mask, const Image& backgro
       bool inside = sx >= 0 && sy >= 0 && sx < source.width && sy < source.height;
       problem.mask[k] = inside ? mask.inside[static_cast<size_t>(sy * source.width + sx)] : 0;
       rim = rim || problem.mask[k] == 0;
-      int64_t cx = std::clamp<int64_t>(sx, 0, source.width - 1), cy = std::clamp<int64_t>(sy, 0, source.height - 1);
+      int64_t cx = std::clamp<int64_t>(sx, 0, source.width - 1),
+              cy = std::clamp<int64_t>(sy, 0, source.height - 1);
       for (int c = 0; c < 3; ++c) {
         problem.source[static_cast<size_t>(c) * count + k] = source.colour(cy, cx, c);
-        problem.background[static_cast<size_t>(c) * count + k] = background.colour(p.top + y, p.left + x, c);
+        problem.background[static_cast<size_t>(c) * count + k] =
+            background.colour(p.top + y, p.left + x, c);
       }
     }
   }
   if (!rim) {
-    throw CommandError("the mask covers the whole background (" + std::to_string(background.width) + "x" +
-                       std::to_string(background.height) + "): no pixel of it is left to fit to");
+    throw CommandError("the mask covers the whole background (" + std::to_string(background.width) +
+                       "x" + std::to_string(background.height) +
+                       "): no pixel of it is left to fit to");
   }
   return problem;
 }
 
 // `planes` [3, h, w] into a copy of the background, where the mask holds.
-Image insert(const Image& background, const Problem& problem, const Placement& p, const std::vector<float>& planes,
-             bool keep_gray) {
+Image insert(const Image& background, const Problem& problem, const Placement& p,
+             const std::vector<float>& planes, bool keep_gray) {
   Image out;
   out.width = background.width;
   out.height = background.height;
@@ -125,7 +131,8 @@ Image insert(const Image& background, const Problem& problem, const Placement& p
     for (int64_t x = 0; x < problem.width; ++x) {
       auto k = static_cast<size_t>(y * problem.width + x);
       if (problem.mask[k] == 0) continue;
-      for (int c = 0; c < colours; ++c) out.at(p.top + y, p.left + x, c) = planes[static_cast<size_t>(c) * count + k];
+      for (int c = 0; c < colours; ++c)
+        out.at(p.top + y, p.left + x, c) = planes[static_cast<size_t>(c) * count + k];
       if (background.has_alpha()) out.at(p.top + y, p.left + x, out.channels - 1) = 255.0F;
     }
   }
@@ -155,7 +162,8 @@ SolveOptions solve_options(const ComposeOptions& o) {
   if (terminal) {
     if (s.report_every == 0) s.report_every = s.solver == Solver::jacobi ? 100 : 5;
     s.report = [](int64_t iteration, double residual) {
-      std::fprintf(stderr, "\riteration %6lld   residual %.4f ", static_cast<long long>(iteration), residual);
+      std::fprintf(stderr, "\riteration %6lld   residual %.4f ", static_cast<long long>(iteration),
+                   residual);
     };
   }
   return s;
@@ -171,8 +179,10 @@ void dump(const std::string& folder, const Solution& solution) {
   write_file(folder + "/executable.txt", text_bytes(solution.description));
 }
 
-void print_summary(const ComposeOptions& o, const Problem& problem, const Solution& s, const heddle::Device& device) {
-  double per_iteration = s.iterations > 0 ? s.solve_ms * 1000 / static_cast<double>(s.iterations) : 0;
+void print_summary(const ComposeOptions& o, const Problem& problem, const Solution& s,
+                   const heddle::Device& device) {
+  double per_iteration =
+      s.iterations > 0 ? s.solve_ms * 1000 / static_cast<double>(s.iterations) : 0;
   if (o.json) {
     nlohmann::json j = {{"output", o.output},
                         {"device", device.name()},
@@ -189,16 +199,20 @@ void print_summary(const ComposeOptions& o, const Problem& problem, const Soluti
     std::printf("%s\n", j.dump(2).c_str());
     return;
   }
-  std::printf("%s: %lld iterations of %s on %s, residual %.4f of 255, window %lldx%lld, compile %.0f ms, solve %.1f ms\n",
-              o.output.c_str(), static_cast<long long>(s.iterations), o.solver.c_str(), device.name().c_str(), s.residual,
-              static_cast<long long>(problem.width), static_cast<long long>(problem.height), s.compile_ms, s.solve_ms);
+  std::printf(
+      "%s: %lld iterations of %s on %s, residual %.4f of 255, window %lldx%lld, compile %.0f ms, "
+      "solve %.1f ms\n",
+      o.output.c_str(), static_cast<long long>(s.iterations), o.solver.c_str(),
+      device.name().c_str(), s.residual, static_cast<long long>(problem.width),
+      static_cast<long long>(problem.height), s.compile_ms, s.solve_ms);
 }
 
 int compose(const ComposeOptions& o) {
   if (o.tolerance && !(*o.tolerance > 0 && std::isfinite(*o.tolerance))) {
     throw CommandError("--tolerance: expected a positive number of intensity levels");
   }
-  if (o.max_iterations && *o.max_iterations < 0) throw CommandError("--max-iterations: expected at least 0");
+  if (o.max_iterations && *o.max_iterations < 0)
+    throw CommandError("--max-iterations: expected at least 0");
   Image source = read_image(o.source), background = read_image(o.background);
   Mask mask = make_mask(o.mask, source);
   Placement placement = place(mask, background, o.at);
@@ -208,11 +222,14 @@ int compose(const ComposeOptions& o) {
   Solution solution = solve(problem, options, device);
   if (options.report) std::fprintf(stderr, "\r%60s\r", "");
   // Who asks for a number of iterations and for no tolerance gets them.
-  bool enough = solution.converged || (o.max_iterations && !o.tolerance && std::isfinite(solution.residual));
+  bool enough =
+      solution.converged || (o.max_iterations && !o.tolerance && std::isfinite(solution.residual));
   if (!enough) {
     char text[160];
-    std::snprintf(text, sizeof text, "compose: not converged: residual %.4g after %lld iterations, tolerance %.4g",
-                  solution.residual, static_cast<long long>(solution.iterations), options.tolerance);
+    std::snprintf(text, sizeof text,
+                  "compose: not converged: residual %.4g after %lld iterations, tolerance %.4g",
+                  solution.residual, static_cast<long long>(solution.iterations),
+                  options.tolerance);
     throw CommandError(text, 3);
   }
   bool gray = background.colours() == 1 && source.colours() == 1;
@@ -221,7 +238,8 @@ int compose(const ComposeOptions& o) {
   if (!o.plot.empty()) write_image(o.plot, plot_convergence(solution.curve, options.tolerance));
   if (!o.strip.empty()) {
     Image before = insert(background, problem, placement, problem.source, false);
-    write_image(o.strip, side_by_side({before, mask_picture(background, problem, placement), result}, 8));
+    write_image(o.strip,
+                side_by_side({before, mask_picture(background, problem, placement), result}, 8));
   }
   write_image(o.output, result);
   print_summary(o, problem, solution, device);
@@ -235,10 +253,13 @@ void add_compose(CLI::App& cli, std::function<int()>& run) {
   CLI::App* c = cli.add_subcommand("compose", "set a cut-out of one photo seamlessly into another");
   c->add_option("--source", o->source, "picture that holds the object (PNG or JPEG)")->required();
   c->add_option("--mask", o->mask,
-                "the object: a picture of the source's size, rect:X,Y,W,H, ellipse:CX,CY,RX,RY or polygon:X,Y,X,Y,...")
+                "the object: a picture of the source's size, rect:X,Y,W,H, ellipse:CX,CY,RX,RY or "
+                "polygon:X,Y,X,Y,...")
       ->required();
   c->add_option("--background", o->background, "picture to set it into")->required();
-  c->add_option("--at", o->at, "X,Y in the background where the centre of the mask's bounding box goes")->required();
+  c->add_option("--at", o->at,
+                "X,Y in the background where the centre of the mask's bounding box goes")
+      ->required();
   c->add_option("-o,--output", o->output, "picture to write: .png or .jpg")->required();
   c->add_option("--init", o->init, "what the solver starts from")
       ->check(CLI::IsMember({"source", "background", "zero"}))
@@ -248,9 +269,12 @@ void add_compose(CLI::App& cli, std::function<int()>& run) {
       ->capture_default_str();
   c->add_flag("--mixed", o->mixed, "keep the background's gradients where they are stronger");
   c->add_option("--tolerance", o->tolerance,
-                "stop when one Jacobi sweep would change no pixel by more (intensity levels of 255; default 0.1)");
-  c->add_option("--max-iterations", o->max_iterations, "stop there; without --tolerance this is no failure");
-  c->add_option("--device", o->device, "cpu, cuda, cuda:1, ...; default: HEDDLE_DEVICE, else a GPU, else the CPU");
+                "stop when one Jacobi sweep would change no pixel by more (intensity levels of "
+                "255; default 0.1)");
+  c->add_option("--max-iterations", o->max_iterations,
+                "stop there; without --tolerance this is no failure");
+  c->add_option("--device", o->device,
+                "cpu, cuda, cuda:1, ...; default: HEDDLE_DEVICE, else a GPU, else the CPU");
   c->add_option("--plot", o->plot, "picture of the residual over the iterations");
   c->add_option("--strip", o->strip, "picture of: pasted, mask, composed");
   c->add_option("--dump", o->dump, "folder for the graph's text and the executable's description");

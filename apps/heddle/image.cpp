@@ -21,16 +21,19 @@ namespace {
 
 std::vector<uint8_t> read_file(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) throw CommandError(path + ": is a folder, not a picture");
+  if (std::filesystem::is_directory(path, error))
+    throw CommandError(path + ": is a folder, not a picture");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw CommandError(path + ": cannot be opened: " + std::strerror(errno));
-  std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(in)),
+                             std::istreambuf_iterator<char>());
   return bytes;
 }
 
 void check_size(const std::string& path, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) throw CommandError(path + ": has no pixels");
-  if (width > static_cast<uint64_t>(kMaxPixels) || height > static_cast<uint64_t>(kMaxPixels) / width) {
+  if (width > static_cast<uint64_t>(kMaxPixels) ||
+      height > static_cast<uint64_t>(kMaxPixels) / width) {
     throw CommandError(path + ": is larger than 2^28 pixels");
   }
 }
@@ -59,7 +62,8 @@ void png_fail(png_structp png, png_const_charp message) {
 }
 void png_quiet(png_structp, png_const_charp) {}
 
-Image from_samples(int64_t width, int64_t height, int channels, int bits, const std::vector<uint8_t>& raw) {
+Image from_samples(int64_t width, int64_t height, int channels, int bits,
+                   const std::vector<uint8_t>& raw) {
   Image image;
   image.width = width;
   image.height = height;
@@ -75,8 +79,8 @@ Image from_samples(int64_t width, int64_t height, int channels, int bits, const 
 
 // Everything that longjmp may cross lives in the caller.
 bool decode_png(png_structp png, png_infop info, const std::string& path, std::vector<uint8_t>& raw,
-                std::vector<png_bytep>& rows, int64_t& width, int64_t& height, int& channels, int& bits,
-                std::string& too_large) {
+                std::vector<png_bytep>& rows, int64_t& width, int64_t& height, int& channels,
+                int& bits, std::string& too_large) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;  // NOLINT
   png_read_info(png, info);
   width = png_get_image_width(png, info);
@@ -144,11 +148,12 @@ std::vector<uint8_t> to_samples(const Image& image) {
 bool encode_png(png_structp png, png_infop info, const Image& image, std::vector<png_bytep>& rows,
                 std::vector<uint8_t>& out) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;  // NOLINT
-  static constexpr int kTypes[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
-                                   PNG_COLOR_TYPE_RGBA};
+  static constexpr int kTypes[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA,
+                                   PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGBA};
   png_set_write_fn(png, &out, png_write, png_flush);
-  png_set_IHDR(png, info, static_cast<png_uint_32>(image.width), static_cast<png_uint_32>(image.height), image.bits,
-               kTypes[image.channels], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(image.width),
+               static_cast<png_uint_32>(image.height), image.bits, kTypes[image.channels],
+               PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   png_write_info(png, info);
   png_write_image(png, rows.data());
   png_write_end(png, nullptr);
@@ -182,12 +187,10 @@ void jpeg_fail(j_common_ptr info) {
   info->err->format_message(info, e->text);
   longjmp(e->jump, 1);  // NOLINT
 }
-void jpeg_quiet(j_common_ptr, int level) {
-  static_cast<void>(level);
-}
+void jpeg_quiet(j_common_ptr, int level) { static_cast<void>(level); }
 
-bool decode_jpeg(jpeg_decompress_struct& info, JpegError& error, const std::vector<uint8_t>& bytes, Image& image,
-                 std::vector<uint8_t>& row, bool& too_large) {
+bool decode_jpeg(jpeg_decompress_struct& info, JpegError& error, const std::vector<uint8_t>& bytes,
+                 Image& image, std::vector<uint8_t>& row, bool& too_large) {
   if (setjmp(error.jump) != 0) return false;  // NOLINT
   jpeg_mem_src(&info, bytes.data(), bytes.size());
   jpeg_read_header(&info, TRUE);
@@ -231,8 +234,8 @@ Image read_jpeg(const std::string& path, const std::vector<uint8_t>& bytes) {
   return image;
 }
 
-bool encode_jpeg(jpeg_compress_struct& info, JpegError& error, const Image& image, std::vector<uint8_t>& samples,
-                 unsigned char** out, unsigned long* size) {
+bool encode_jpeg(jpeg_compress_struct& info, JpegError& error, const Image& image,
+                 std::vector<uint8_t>& samples, unsigned char** out, unsigned long* size) {
   if (setjmp(error.jump) != 0) return false;  // NOLINT
   jpeg_mem_dest(&info, out, size);
   info.image_width = static_cast<JDIMENSION>(image.width);
@@ -265,7 +268,8 @@ Image without_alpha(const Image& image) {
 }
 
 std::vector<uint8_t> jpeg_bytes(const Image& picture) {
-  if (picture.width > 65500 || picture.height > 65500) throw CommandError("a JPEG holds at most 65500 pixels a side");
+  if (picture.width > 65500 || picture.height > 65500)
+    throw CommandError("a JPEG holds at most 65500 pixels a side");
   Image image = without_alpha(picture);
   std::vector<uint8_t> samples = to_samples(image);
   jpeg_compress_struct info{};
@@ -316,9 +320,11 @@ void write_file(const std::string& path, const std::vector<uint8_t>& bytes) {
 
 void write_image(const std::string& path, const Image& image) {
   std::string extension = std::filesystem::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   bool jpeg = extension == ".jpg" || extension == ".jpeg";
-  if (!jpeg && extension != ".png") throw CommandError(path + ": the output's name must end in .png, .jpg or .jpeg");
+  if (!jpeg && extension != ".png")
+    throw CommandError(path + ": the output's name must end in .png, .jpg or .jpeg");
   write_file(path, jpeg ? jpeg_bytes(image) : png_bytes(image));
 }
 

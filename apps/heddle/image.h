@@ -11,7 +11,8 @@ namespace app {
 // A user's mistake or a file that cannot be used: one sentence for stderr, and the exit code.
 class CommandError : public std::runtime_error {
  public:
-  explicit CommandError(const std::string& message, int code = 2) : std::runtime_error(message), exit_code(code) {}
+  explicit CommandError(const std::string& message, int code = 2)
+      : std::runtime_error(message), exit_code(code) {}
   int exit_code;
 };
 
@@ -24,8 +25,12 @@ struct Image {
 
   bool has_alpha() const { return channels == 2 || channels == 4; }
   int colours() const { return channels >= 3 ? 3 : 1; }
-  float at(int64_t y, int64_t x, int c) const { return data[static_cast<size_t>((y * width + x) * channels + c)]; }
-  float& at(int64_t y, int64_t x, int c) { return data[static_cast<size_t>((y * width + x) * channels + c)]; }
+  float at(int64_t y, int64_t x, int c) const {
+    return data[static_cast<size_t>((y * width + x) * channels + c)];
+  }
+  float& at(int64_t y, int64_t x, int c) {
+    return data[static_cast<size_t>((y * width + x) * channels + c)];
+  }
   float colour(int64_t y, int64_t x, int c) const { return at(y, x, channels >= 3 ? c : 0); }
   float alpha(int64_t y, int64_t x) const { return has_alpha() ? at(y, x, channels - 1) : 255.0F; }
 };
@@ -34,7 +39,8 @@ inline constexpr int64_t kMaxPixels = int64_t{1} << 28;
 
 // By content, not by name. CommandError names the file and what is wrong with it.
 Image read_image(const std::string& path);
-// PNG, or JPEG for *.jpg and *.jpeg (without alpha, 8 bits). Appears whole under its name or not at all.
+// PNG, or JPEG for *.jpg and *.jpeg (without alpha, 8 bits). Appears whole under its name or not at
+// all.
 void write_image(const std::string& path, const Image& image);
 // Writes through a temporary file in the same folder, then renames.
 void write_file(const std::string& path, const std::vector<uint8_t>& bytes);

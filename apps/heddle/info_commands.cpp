@@ -19,7 +19,8 @@ int print_devices() {
   for (const heddle::DeviceReport& r : heddle::devices()) {
     bool good = r.reason.empty();
     usable += good ? 1 : 0;
-    std::printf("%-12s %s\n", r.name.c_str(), good ? r.description.c_str() : ("unusable: " + r.reason).c_str());
+    std::printf("%-12s %s\n", r.name.c_str(),
+                good ? r.description.c_str() : ("unusable: " + r.reason).c_str());
   }
   return usable > 0 ? 0 : 1;
 }
@@ -34,8 +35,10 @@ int print_ops(const std::string& wanted) {
   for (const heddle::OperationInfo& op : heddle::operations()) {
     if (op.name != wanted) continue;
     std::printf("%s (%s)\n%s\n", op.name.c_str(), op.kind.c_str(), op.documentation.c_str());
-    for (const auto& [name, text] : op.operands) std::printf("  operand %-14s %s\n", name.c_str(), text.c_str());
-    for (const auto& [name, text] : op.attributes) std::printf("  attribute %-12s %s\n", name.c_str(), text.c_str());
+    for (const auto& [name, text] : op.operands)
+      std::printf("  operand %-14s %s\n", name.c_str(), text.c_str());
+    for (const auto& [name, text] : op.attributes)
+      std::printf("  attribute %-12s %s\n", name.c_str(), text.c_str());
     std::printf("  gradient  %s\n", op.gradient.c_str());
     return 0;
   }
@@ -45,9 +48,8 @@ int print_ops(const std::string& wanted) {
 }  // namespace
 
 void add_info(CLI::App& cli, std::function<int()>& run) {
-  cli.add_subcommand("devices", "list devices, with the reason where one cannot be used")->callback([&run] {
-    run = print_devices;
-  });
+  cli.add_subcommand("devices", "list devices, with the reason where one cannot be used")
+      ->callback([&run] { run = print_devices; });
   auto name = std::make_shared<std::string>();
   CLI::App* ops = cli.add_subcommand("ops", "list operations, or describe one");
   ops->add_option("name", *name, "operation");

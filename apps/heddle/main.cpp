@@ -1,5 +1,5 @@
-// heddle: the command-line tool. Exit codes: 0 done, 1 the device or a library failed, 2 wrong use or input,
-// 3 the solver did not converge.
+// heddle: the command-line tool. Exit codes: 0 done, 1 the device or a library failed, 2 wrong use
+// or input, 3 the solver did not converge.
 #include "commands.h"
 #include "image.h"
 

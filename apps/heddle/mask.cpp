@@ -18,7 +18,8 @@ std::vector<double> numbers(std::string_view text, std::string_view whole) {
     double v = 0;
     auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), v);
     if (error != std::errc() || end != item.data() + item.size() || !std::isfinite(v)) {
-      throw CommandError("--mask " + std::string(whole) + ": '" + std::string(item) + "' is not a number");
+      throw CommandError("--mask " + std::string(whole) + ": '" + std::string(item) +
+                         "' is not a number");
     }
     out.push_back(v);
     if (comma == std::string_view::npos) break;
@@ -50,7 +51,9 @@ Inside shape(const std::string& text) {
   };
   if (kind == "rect") {
     want(n.size() == 4 && n[2] > 0 && n[3] > 0, "rect:X,Y,WIDTH,HEIGHT with a positive size");
-    return [n](double x, double y) { return x >= n[0] && x < n[0] + n[2] && y >= n[1] && y < n[1] + n[3]; };
+    return [n](double x, double y) {
+      return x >= n[0] && x < n[0] + n[2] && y >= n[1] && y < n[1] + n[3];
+    };
   }
   if (kind == "ellipse") {
     want(n.size() == 4 && n[2] > 0 && n[3] > 0, "ellipse:CX,CY,RX,RY with positive radii");
@@ -64,14 +67,16 @@ Inside shape(const std::string& text) {
 }
 
 bool is_shape(const std::string& text) {
-  return text.rfind("rect:", 0) == 0 || text.rfind("ellipse:", 0) == 0 || text.rfind("polygon:", 0) == 0;
+  return text.rfind("rect:", 0) == 0 || text.rfind("ellipse:", 0) == 0 ||
+         text.rfind("polygon:", 0) == 0;
 }
 
 Inside picture(const std::string& path, const Image& source) {
   Image m = read_image(path);
   if (m.width != source.width || m.height != source.height) {
-    throw CommandError(path + ": the mask is " + std::to_string(m.width) + "x" + std::to_string(m.height) +
-                       ", the source " + std::to_string(source.width) + "x" + std::to_string(source.height));
+    throw CommandError(path + ": the mask is " + std::to_string(m.width) + "x" +
+                       std::to_string(m.height) + ", the source " + std::to_string(source.width) +
+                       "x" + std::to_string(source.height));
   }
   return [m = std::move(m)](double px, double py) {
     auto x = static_cast<int64_t>(px), y = static_cast<int64_t>(py);
@@ -103,8 +108,9 @@ Mask make_mask(const std::string& text, const Image& source) {
     }
   }
   if (mask.right == 0) {
-    throw CommandError("--mask " + text + ": no opaque pixel of the source (" + std::to_string(source.width) + "x" +
-                       std::to_string(source.height) + ") is inside");
+    throw CommandError("--mask " + text + ": no opaque pixel of the source (" +
+                       std::to_string(source.width) + "x" + std::to_string(source.height) +
+                       ") is inside");
   }
   return mask;
 }

@@ -16,9 +16,11 @@ struct Mask {
   int64_t left = 0, top = 0, right = 0, bottom = 0;
 };
 
-// `text`: a picture of the source's size (light is inside; where it has alpha, opaque and light), or in the source's pixels
+// `text`: a picture of the source's size (light is inside; where it has alpha, opaque and light),
+// or in the source's pixels
 //   rect:X,Y,WIDTH,HEIGHT   ellipse:CX,CY,RX,RY   polygon:X,Y,X,Y,X,Y,...  (even-odd rule)
-// Transparent pixels of the source are outside. CommandError: unreadable, of another size, or empty.
+// Transparent pixels of the source are outside. CommandError: unreadable, of another size, or
+// empty.
 Mask make_mask(const std::string& text, const Image& source);
 
 }  // namespace app

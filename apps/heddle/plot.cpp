@@ -14,10 +14,11 @@ namespace {
 // 3x5 glyphs, a row of three bits each, top first.
 constexpr std::string_view kGlyphs = "0123456789.-eitrasodn  ";
 constexpr std::array<std::array<uint8_t, 5>, 23> kRows = {{
-    {7, 5, 5, 5, 7}, {2, 6, 2, 2, 7}, {7, 1, 7, 4, 7}, {7, 1, 3, 1, 7}, {5, 5, 7, 1, 1}, {7, 4, 7, 1, 7},
-    {7, 4, 7, 5, 7}, {7, 1, 1, 2, 2}, {7, 5, 7, 5, 7}, {7, 5, 7, 1, 7}, {0, 0, 0, 0, 2}, {0, 0, 7, 0, 0},
-    {3, 5, 7, 4, 3}, {2, 0, 2, 2, 2}, {2, 7, 2, 2, 3}, {0, 6, 5, 4, 4}, {0, 3, 5, 5, 3}, {3, 4, 2, 1, 6},
-    {0, 2, 5, 5, 2}, {1, 1, 3, 5, 3}, {0, 6, 5, 5, 5}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0},
+    {7, 5, 5, 5, 7}, {2, 6, 2, 2, 7}, {7, 1, 7, 4, 7}, {7, 1, 3, 1, 7}, {5, 5, 7, 1, 1},
+    {7, 4, 7, 1, 7}, {7, 4, 7, 5, 7}, {7, 1, 1, 2, 2}, {7, 5, 7, 5, 7}, {7, 5, 7, 1, 7},
+    {0, 0, 0, 0, 2}, {0, 0, 7, 0, 0}, {3, 5, 7, 4, 3}, {2, 0, 2, 2, 2}, {2, 7, 2, 2, 3},
+    {0, 6, 5, 4, 4}, {0, 3, 5, 5, 3}, {3, 4, 2, 1, 6}, {0, 2, 5, 5, 2}, {1, 1, 3, 5, 3},
+    {0, 6, 5, 5, 5}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0},
 }};
 
 struct Colour {
@@ -77,8 +78,11 @@ Image plot_convergence(const std::vector<std::pair<int64_t, double>>& curve, dou
     }
     last = std::max(last, k);
   }
-  double bottom = std::floor(std::log10(low)), top = std::max(std::ceil(std::log10(high)), bottom + 1);
-  auto px = [&](double k) { return kLeft + k / static_cast<double>(last) * (kWidth - kLeft - kRight); };
+  double bottom = std::floor(std::log10(low)),
+         top = std::max(std::ceil(std::log10(high)), bottom + 1);
+  auto px = [&](double k) {
+    return kLeft + k / static_cast<double>(last) * (kWidth - kLeft - kRight);
+  };
   auto py = [&](double r) {
     double t = (std::log10(std::max(r, 1e-300)) - bottom) / (top - bottom);
     return kTop + (1 - std::clamp(t, 0.0, 1.0)) * (kHeight - kTop - kBottom);
@@ -93,7 +97,9 @@ Image plot_convergence(const std::vector<std::pair<int64_t, double>>& curve, dou
   for (int k = 0; k <= 4; ++k) {
     auto iteration = last * k / 4;
     std::string s = std::to_string(iteration);
-    canvas.text(std::lround(px(static_cast<double>(iteration))) - static_cast<int64_t>(s.size()) * 4, kHeight - 38, s);
+    canvas.text(
+        std::lround(px(static_cast<double>(iteration))) - static_cast<int64_t>(s.size()) * 4,
+        kHeight - 38, s);
   }
   canvas.text(kWidth / 2 - 20, kHeight - 18, "iteration");
   canvas.line(kLeft, py(tolerance), kWidth - kRight, py(tolerance), {200, 60, 60}, 1, 6);

@@ -14,8 +14,9 @@ hd::Tensor filter(hd::Graph& graph, int64_t n, std::vector<float> w) {
   return graph.constant(hd::Array::from<float>({n, n}, w));
 }
 
-// Outside the picture the nearest pixel stands in, so a neighbour that does not exist adds no gradient: 4 f - sum over the
-// four neighbours is then the sum of the differences to those that exist, also along the picture's border.
+// Outside the picture the nearest pixel stands in, so a neighbour that does not exist adds no
+// gradient: 4 f - sum over the four neighbours is then the sum of the differences to those that
+// exist, also along the picture's border.
 struct Operators {
   hd::Graph& graph;
   hd::Tensor cross = filter(graph, 3, {0, 1, 0, 1, 0, 1, 0, 1, 0});
@@ -41,7 +42,8 @@ hd::Tensor shifted(const hd::Tensor& f, int64_t dy, int64_t dx) {
 }
 
 // The right-hand side: the gradients that the result must have, summed around each pixel.
-hd::Tensor guidance(const Operators& ops, const hd::Tensor& source, const hd::Tensor& background, bool mixed) {
+hd::Tensor guidance(const Operators& ops, const hd::Tensor& source, const hd::Tensor& background,
+                    bool mixed) {
   if (!mixed) return ops.edges(source);
   hd::Tensor sum;
   for (auto [dy, dx] : {std::pair<int64_t, int64_t>{-1, 0}, {1, 0}, {0, -1}, {0, 1}}) {
@@ -79,20 +81,24 @@ Method jacobi(const Operators& ops, const Inputs& in) {
   return m;
 }
 
-hd::Tensor dot(const hd::Tensor& a, const hd::Tensor& b) {  // [3, 1, 1]: a colour's system is its own
+hd::Tensor dot(const hd::Tensor& a,
+               const hd::Tensor& b) {  // [3, 1, 1]: a colour's system is its own
   return hd::sum(a * b, {.axes = {1, 2}, .keep_axes = true});
 }
-hd::Tensor ratio(const hd::Tensor& a, const hd::Tensor& b) {  // 0 where b is 0: a solved colour stays
+hd::Tensor ratio(const hd::Tensor& a,
+                 const hd::Tensor& b) {  // 0 where b is 0: a solved colour stays
   hd::Tensor zero = hd::constant_like(b, 0);
   return hd::select(hd::not_equal(b, zero), a / b, zero);
 }
 
-// Sum over scales of hat functions (Bramble, Pasciak, Xu 1990: parallel multilevel preconditioners): restricted with the
-// transpose of the interpolation, so the operator is symmetric; one halving a level.
+// Sum over scales of hat functions (Bramble, Pasciak, Xu 1990: parallel multilevel
+// preconditioners): restricted with the transpose of the interpolation, so the operator is
+// symmetric; one halving a level.
 class Multilevel {
  public:
   Multilevel(const Operators& ops, int64_t height, int64_t width) : ops_(ops) {
-    for (int64_t side = std::min(height, width); side >= 4 && levels_ < 10; side = (side + 1) / 2) ++levels_;
+    for (int64_t side = std::min(height, width); side >= 4 && levels_ < 10; side = (side + 1) / 2)
+      ++levels_;
   }
   hd::Tensor apply(const hd::Tensor& r, const hd::Tensor& mask) const {
     hd::Tensor z = correct(r, levels_);
@@ -108,13 +114,16 @@ class Multilevel {
   hd::Tensor restrict_once(const hd::Tensor& r) const {
     auto odd = [&](int axis) { return r.shape()[static_cast<size_t>(axis)].constant_or(0) % 2; };
     return hd::stencil(r, ops_.smooth,
-                       {.boundary = hd::PaddingMode::zero, .padding = hd::WindowPadding::explicit_pads,
-                        .before = {1, 1}, .after = {odd(1), odd(2)}, .strides = {2, 2}});
+                       {.boundary = hd::PaddingMode::zero,
+                        .padding = hd::WindowPadding::explicit_pads,
+                        .before = {1, 1},
+                        .after = {odd(1), odd(2)},
+                        .strides = {2, 2}});
   }
   hd::Tensor interpolate(const hd::Tensor& z, const hd::Shape& fine) const {
     const hd::Shape& s = z.shape();
-    hd::Tensor apart = hd::pad(hd::reshape(z, {s[0], s[1], 1, s[2], 1}), {.before = {0, 0, 0, 0, 0},
-                                                                          .after = {0, 0, 1, 0, 1}});
+    hd::Tensor apart = hd::pad(hd::reshape(z, {s[0], s[1], 1, s[2], 1}),
+                               {.before = {0, 0, 0, 0, 0}, .after = {0, 0, 1, 0, 1}});
     hd::Tensor spread = hd::reshape(apart, {s[0], s[1] * 2, s[2] * 2});
     hd::Tensor full = hd::stencil(spread, ops_.smooth, {});
     return hd::slice(full, {.starts = {0, 0, 0}, .stops = {fine[0], fine[1], fine[2]}});
@@ -149,7 +158,8 @@ Method make_method(Solver solver, const Operators& ops, const Inputs& in, const 
   if (solver == Solver::cg) return conjugate_gradients(ops, in, {});
   Multilevel levels(ops, problem.height, problem.width);
   hd::Tensor mask = in.mask;
-  return conjugate_gradients(ops, in, [levels, mask](const hd::Tensor& r) { return levels.apply(r, mask); });
+  return conjugate_gradients(ops, in,
+                             [levels, mask](const hd::Tensor& r) { return levels.apply(r, mask); });
 }
 
 double ms_since(std::chrono::steady_clock::time_point t) {
@@ -173,10 +183,12 @@ Programs build(const Problem& problem, const SolveOptions& options, const hd::De
   hd::Tensor limit = graph.placeholder(hd::i64, {}, "limit");
   Operators ops{graph};
   hd::Tensor mask = hd::cast(inside, hd::bool_);
-  hd::Tensor start = options.start == Start::source       ? source
-                     : options.start == Start::background ? background
-                                                          : hd::broadcast_like(hd::constant_like(source, 0), source);
-  Inputs in{hd::select(mask, start, background), guidance(ops, source, background, options.mixed), mask};
+  hd::Tensor start = options.start == Start::source ? source
+                     : options.start == Start::background
+                         ? background
+                         : hd::broadcast_like(hd::constant_like(source, 0), source);
+  Inputs in{hd::select(mask, start, background), guidance(ops, source, background, options.mixed),
+            mask};
   Method method = make_method(options.solver, ops, in, problem);
 
   Programs programs;
@@ -187,7 +199,8 @@ Programs build(const Problem& problem, const SolveOptions& options, const hd::De
 
   hd::Tensors carried;
   for (size_t k = 0; k < method.initial.size(); ++k) {
-    carried.push_back(graph.placeholder(method.initial[k].dtype(), method.initial[k].shape(), "state" + std::to_string(k)));
+    carried.push_back(graph.placeholder(method.initial[k].dtype(), method.initial[k].shape(),
+                                        "state" + std::to_string(k)));
   }
   hd::Tensor right = graph.placeholder(hd::f32, shape, "right");
   hd::Tensor iteration = graph.placeholder(hd::i64, {}, "iteration");
@@ -208,7 +221,8 @@ Programs build(const Problem& problem, const SolveOptions& options, const hd::De
       {.name = "solve"});
   hd::CompileSpec spec;
   for (const hd::Tensor& t : carried) spec.feeds.emplace_back(t);
-  for (const hd::Tensor& t : {iteration, right, inside, tolerance, limit}) spec.feeds.emplace_back(t);
+  for (const hd::Tensor& t : {iteration, right, inside, tolerance, limit})
+    spec.feeds.emplace_back(t);
   spec.targets = results;
   programs.advance = graph.compile(spec, device);
   programs.text = graph.to_text();
@@ -232,9 +246,11 @@ Solution solve(const Problem& problem, const SolveOptions& options, const hd::De
 
   started = std::chrono::steady_clock::now();
   std::vector<int64_t> shape{3, problem.height, problem.width};
-  hd::Array mask = hd::Array::from<uint8_t>({1, problem.height, problem.width}, problem.mask).to(device);
-  std::vector<hd::Array> state = programs.begin.run({hd::Array::from<float>(shape, problem.source).to(device),
-                                                     hd::Array::from<float>(shape, problem.background).to(device), mask});
+  hd::Array mask =
+      hd::Array::from<uint8_t>({1, problem.height, problem.width}, problem.mask).to(device);
+  std::vector<hd::Array> state =
+      programs.begin.run({hd::Array::from<float>(shape, problem.source).to(device),
+                          hd::Array::from<float>(shape, problem.background).to(device), mask});
   hd::Array right = state.back();
   state.pop_back();
   state.push_back(scalar<int64_t>(0).to(device));
@@ -251,7 +267,8 @@ Solution solve(const Problem& problem, const SolveOptions& options, const hd::De
     int64_t limit = options.max_iterations;
     if (options.report_every > 0) limit = std::min(limit, s.iterations + options.report_every);
     std::vector<hd::Array> inputs = state;
-    for (const hd::Array& a : {right, mask, tolerance, scalar<int64_t>(limit).to(device)}) inputs.push_back(a);
+    for (const hd::Array& a : {right, mask, tolerance, scalar<int64_t>(limit).to(device)})
+      inputs.push_back(a);
     state = programs.advance.run(inputs);
     note();
     s.converged = s.residual < options.tolerance;

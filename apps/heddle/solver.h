@@ -1,5 +1,6 @@
-// Seamless composition as a graph: inside the mask the result has the source's gradients, on its rim the background's
-// values (Perez, Gangnet, Blake 2003: Poisson image editing). The linear solve is one while loop that the engine runs.
+// Seamless composition as a graph: inside the mask the result has the source's gradients, on its
+// rim the background's values (Perez, Gangnet, Blake 2003: Poisson image editing). The linear solve
+// is one while loop that the engine runs.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -25,17 +26,19 @@ struct Problem {
 struct SolveOptions {
   Solver solver = Solver::multigrid;
   Start start = Start::source;
-  bool mixed = false;           // the stronger of the two gradients, pair by pair
-  double tolerance = 0.1;       // on the residual
+  bool mixed = false;      // the stronger of the two gradients, pair by pair
+  double tolerance = 0.1;  // on the residual
   int64_t max_iterations = 0;
-  int64_t report_every = 0;     // 0: one run until the end; else the loop is left and resumed to report
+  int64_t report_every =
+      0;  // 0: one run until the end; else the loop is left and resumed to report
   std::function<void(int64_t iteration, double residual)> report;
 };
 
 struct Solution {
   std::vector<float> picture;  // [3, height, width]
   int64_t iterations = 0;
-  // The largest change, over pixels and colours, that one Jacobi sweep makes: max |b - A f| / 4, in intensity levels.
+  // The largest change, over pixels and colours, that one Jacobi sweep makes: max |b - A f| / 4, in
+  // intensity levels.
   double residual = 0;
   bool converged = false;
   double compile_ms = 0, solve_ms = 0;

@@ -42,7 +42,8 @@ std::string check_graph(const RandomGraph& random, const std::vector<Device>& de
       for (int run = 0; run < 2; ++run) {  // the second run may be a recording of the first
         std::string d = compare_with(verdict, executable.run(inputs));
         if (!d.empty()) {
-          return device.name() + (fusion ? ", fused" : ", unfused") + (run == 0 ? "" : ", second run") + ": " + d;
+          return device.name() + (fusion ? ", fused" : ", unfused") +
+                 (run == 0 ? "" : ", second run") + ": " + d;
         }
       }
     }
@@ -107,7 +108,9 @@ bool parse(int argc, char** argv, Options& o) {
 int run(int argc, char** argv) {
   Options o;
   if (!parse(argc, argv, o)) {
-    std::fprintf(stderr, "usage: heddle-fuzz-graphs [--count N] [--seed S] [--device NAME]... [--shard I/N] [--verbose] [--print SEED]\n");
+    std::fprintf(stderr,
+                 "usage: heddle-fuzz-graphs [--count N] [--seed S] [--device NAME]... [--shard "
+                 "I/N] [--verbose] [--print SEED]\n");
     return 2;
   }
   std::vector<Device> devices;
@@ -116,12 +119,16 @@ int run(int argc, char** argv) {
   Mix mix;
   for (uint64_t k = o.shard; k < o.count; k += o.shards) run_seed(o.seed + k, devices, o, mix);
   double n = mix.graphs == 0 ? 1 : static_cast<double>(mix.graphs);
-  std::printf("seeds %llu..%llu shard %llu/%llu: %.1f operations on average, %.0f%% row programs, %.0f%% with regions, %.0f%% symbolic\n",
-              static_cast<unsigned long long>(o.seed), static_cast<unsigned long long>(o.seed + o.count - 1),
-              static_cast<unsigned long long>(o.shard), static_cast<unsigned long long>(o.shards),
-              static_cast<double>(mix.operations) / n, 100.0 * static_cast<double>(mix.row_programs) / n,
-              100.0 * static_cast<double>(mix.regions) / n, 100.0 * static_cast<double>(mix.symbolic) / n);
-  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(mix.graphs - mix.failures),
+  std::printf(
+      "seeds %llu..%llu shard %llu/%llu: %.1f operations on average, %.0f%% row programs, %.0f%% "
+      "with regions, %.0f%% symbolic\n",
+      static_cast<unsigned long long>(o.seed),
+      static_cast<unsigned long long>(o.seed + o.count - 1),
+      static_cast<unsigned long long>(o.shard), static_cast<unsigned long long>(o.shards),
+      static_cast<double>(mix.operations) / n, 100.0 * static_cast<double>(mix.row_programs) / n,
+      100.0 * static_cast<double>(mix.regions) / n, 100.0 * static_cast<double>(mix.symbolic) / n);
+  std::printf("%llu passed, %llu failed\n",
+              static_cast<unsigned long long>(mix.graphs - mix.failures),
               static_cast<unsigned long long>(mix.failures));
   return mix.failures == 0 ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-// heddle-fuzz-math [stride] [function]: errors of the f32 functions over every stride-th of all 2^32 inputs.
+// heddle-fuzz-math [stride] [function]: errors of the f32 functions over every stride-th of all
+// 2^32 inputs.
 #include "support/math_sweep.h"
 
 #include <cstdio>

@@ -22,7 +22,8 @@ namespace runtime {
 struct Storage;
 }
 
-// Shape, strides (in elements, may be 0 or negative), dtype and a shared buffer on a device. Copies share the buffer.
+// Shape, strides (in elements, may be 0 or negative), dtype and a shared buffer on a device. Copies
+// share the buffer.
 //
 //   Array x = Array::from<float>({2, 2}, {1, 2, 3, 4});
 //   Array y = Array::empty(hd::f32, {2, 2}, device);
@@ -34,13 +35,14 @@ class Array {
   static Array empty(DType dtype, std::vector<int64_t> shape);  // on the host
   static Array zeros(DType dtype, std::vector<int64_t> shape);
   // Copies packed row-major host data.
-  static Array from_bytes(DType dtype, std::vector<int64_t> shape, std::span<const std::byte> bytes);
+  static Array from_bytes(DType dtype, std::vector<int64_t> shape,
+                          std::span<const std::byte> bytes);
   template <class T>
   static Array from(std::vector<int64_t> shape, const std::vector<T>& values);
-  // Refers to memory that the caller owns (host, or a device pointer of `device`); `release` is called once, after the
-  // last Array and the last run that uses it.
-  static Array wrap(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides, void* data,
-                    const Device& device, std::function<void()> release = {});
+  // Refers to memory that the caller owns (host, or a device pointer of `device`); `release` is
+  // called once, after the last Array and the last run that uses it.
+  static Array wrap(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides,
+                    void* data, const Device& device, std::function<void()> release = {});
   static Array from_dlpack(DLManagedTensor* tensor);
   DLManagedTensor* to_dlpack() const;
 
@@ -60,8 +62,10 @@ class Array {
   Array broadcast_to(std::vector<int64_t> shape) const;
   Array reshape(std::vector<int64_t> shape) const;  // contiguous arrays only
 
-  Array to(const Device& device) const;  // a packed copy on that device (the array itself if it is one)
-  // Row-major elements on the host, converted exactly where T can hold the dtype. T: float, double, int64_t, ...
+  Array to(
+      const Device& device) const;  // a packed copy on that device (the array itself if it is one)
+  // Row-major elements on the host, converted exactly where T can hold the dtype. T: float, double,
+  // int64_t, ...
   template <class T>
   std::vector<T> to_vector() const;
   std::vector<std::byte> to_bytes() const;  // packed, row-major, raw element type
@@ -79,16 +83,46 @@ class Array {
 
 template <class T>
 constexpr DType dtype_of() = delete;
-template <> constexpr DType dtype_of<double>() { return f64; }
-template <> constexpr DType dtype_of<float>() { return f32; }
-template <> constexpr DType dtype_of<int8_t>() { return i8; }
-template <> constexpr DType dtype_of<int16_t>() { return i16; }
-template <> constexpr DType dtype_of<int32_t>() { return i32; }
-template <> constexpr DType dtype_of<int64_t>() { return i64; }
-template <> constexpr DType dtype_of<uint8_t>() { return u8; }
-template <> constexpr DType dtype_of<uint16_t>() { return u16; }
-template <> constexpr DType dtype_of<uint32_t>() { return u32; }
-template <> constexpr DType dtype_of<uint64_t>() { return u64; }
+template <>
+constexpr DType dtype_of<double>() {
+  return f64;
+}
+template <>
+constexpr DType dtype_of<float>() {
+  return f32;
+}
+template <>
+constexpr DType dtype_of<int8_t>() {
+  return i8;
+}
+template <>
+constexpr DType dtype_of<int16_t>() {
+  return i16;
+}
+template <>
+constexpr DType dtype_of<int32_t>() {
+  return i32;
+}
+template <>
+constexpr DType dtype_of<int64_t>() {
+  return i64;
+}
+template <>
+constexpr DType dtype_of<uint8_t>() {
+  return u8;
+}
+template <>
+constexpr DType dtype_of<uint16_t>() {
+  return u16;
+}
+template <>
+constexpr DType dtype_of<uint32_t>() {
+  return u32;
+}
+template <>
+constexpr DType dtype_of<uint64_t>() {
+  return u64;
+}
 
 template <class T>
 Array Array::from(std::vector<int64_t> shape, const std::vector<T>& values) {

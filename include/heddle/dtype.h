@@ -8,9 +8,9 @@
 namespace heddle {
 
 // Element type of a tensor. `unknown` belongs to placeholders whose type is given at compile time.
-// Arithmetic exists for floats, integers, boolean and complex types. The types after `c128` are storage
-// types: they convert and dequantise; the sub-byte ones are packed along a contiguous innermost axis,
-// the element with the lowest index in the lowest bits.
+// Arithmetic exists for floats, integers, boolean and complex types. The types after `c128` are
+// storage types: they convert and dequantise; the sub-byte ones are packed along a contiguous
+// innermost axis, the element with the lowest index in the lowest bits.
 enum class DType : uint8_t {
   unknown,
   f64,
@@ -72,7 +72,8 @@ constexpr bool is_storage_only(DType d) { return d >= DType::f8e4m3fn; }
 constexpr bool is_sub_byte(DType d) { return d >= DType::f4e2m1; }
 // The real type of a complex type's parts (c32 -> f16), else the type itself.
 DType real_part(DType dtype);
-// The type in which arithmetic on `dtype` is done before rounding at the store: f16, bf16 -> f32; c32 -> c64.
+// The type in which arithmetic on `dtype` is done before rounding at the store: f16, bf16 -> f32;
+// c32 -> c64.
 DType compute_type(DType dtype);
 // The common type of two operands that a user mixes (NumPy's lattice, half with int stays half).
 DType promote(DType a, DType b);

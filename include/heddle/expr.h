@@ -29,7 +29,8 @@ struct Symbol {
   std::string name;
   int64_t lower = 0;  // inclusive
   int64_t upper = INT64_MAX;
-  std::shared_ptr<const Expr> extent;  // loop: v <= extent - 1, where `upper` is not known as a number
+  std::shared_ptr<const Expr>
+      extent;  // loop: v <= extent - 1, where `upper` is not known as a number
 };
 using SymbolRef = std::shared_ptr<const Symbol>;
 
@@ -40,15 +41,16 @@ struct ExprNode;
 }
 
 // An immutable integer expression, always in normal form, so that equal() is structural.
-// Normal form: a sum of products with integer coefficients over sorted terms; floordiv and mod are simplified with the
-// bounds of their operands. Division and modulo are floor-based; a zero divisor is an error when evaluated.
-// Cheap to copy. Overflow beyond 64 bits saturates bounds and throws in evaluate().
+// Normal form: a sum of products with integer coefficients over sorted terms; floordiv and mod are
+// simplified with the bounds of their operands. Division and modulo are floor-based; a zero divisor
+// is an error when evaluated. Cheap to copy. Overflow beyond 64 bits saturates bounds and throws in
+// evaluate().
 //
 //   Dim n("n");  Expr e = (n * 4 + 3) / 4;   // == n
 class Expr {
  public:
   Expr() : Expr(int64_t{0}) {}
-  Expr(int64_t value);           // NOLINT(google-explicit-constructor)
+  Expr(int64_t value);                                    // NOLINT(google-explicit-constructor)
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
   explicit Expr(SymbolRef symbol);
 
@@ -57,9 +59,10 @@ class Expr {
   bool is(int64_t value) const;
   std::optional<int64_t> constant() const;
   int64_t constant_or(int64_t fallback) const;
-  const SymbolRef& symbol() const;        // kind() == symbol
-  std::span<const Expr> operands() const;  // add: terms; mul: factors (constant first, if any); else two
-  int64_t lower() const;                  // inclusive bounds, from the symbols'
+  const SymbolRef& symbol() const;  // kind() == symbol
+  std::span<const Expr> operands()
+      const;              // add: terms; mul: factors (constant first, if any); else two
+  int64_t lower() const;  // inclusive bounds, from the symbols'
   int64_t upper() const;
   uint64_t hash() const;
 
@@ -81,7 +84,8 @@ class Expr {
   std::shared_ptr<const detail::ExprNode> node_;
 };
 
-// An extent that is a symbol: `hd::Dim batch("batch");`. `upper` bounds it (a promise checked at each run).
+// An extent that is a symbol: `hd::Dim batch("batch");`. `upper` bounds it (a promise checked at
+// each run).
 class Dim : public Expr {
  public:
   explicit Dim(std::string name, int64_t lower = 0, int64_t upper = INT64_MAX);
@@ -98,9 +102,11 @@ Expr substitute(const Expr& e, const Substitution& map);
 Expr substitute(const Expr& e, const SymbolRef& symbol, const Expr& value);
 // Throws GraphError for an unbound symbol, a zero divisor, or an overflow.
 int64_t evaluate(const Expr& e, const std::function<std::optional<int64_t>(const Symbol&)>& value);
-void collect_symbols(const Expr& e, std::vector<SymbolRef>& out);  // each once, in order of first occurrence
+void collect_symbols(const Expr& e,
+                     std::vector<SymbolRef>& out);  // each once, in order of first occurrence
 bool uses(const Expr& e, const Symbol& symbol);
-// The coefficient c of e = c * symbol + rest with `rest` (and c) free of symbol; nullopt where e is not affine in it.
+// The coefficient c of e = c * symbol + rest with `rest` (and c) free of symbol; nullopt where e is
+// not affine in it.
 std::optional<std::pair<Expr, Expr>> affine_in(const Expr& e, const SymbolRef& symbol);
 // Simplifies knowing lo <= symbol <= hi (expressions free of the symbol).
 Expr simplify_in_range(const Expr& e, const SymbolRef& symbol, const Expr& lo, const Expr& hi);

@@ -23,8 +23,8 @@ struct Feed {
 
 struct CompileSpec {
   std::vector<Feed> feeds = {};
-  std::vector<Tensor> targets = {};         // fetched, in this order
-  std::vector<Operation> operations = {};   // run for their effect
+  std::vector<Tensor> targets = {};        // fetched, in this order
+  std::vector<Operation> operations = {};  // run for their effect
 };
 
 enum class LoopRecording : uint8_t { automatic, host, device_graph, single_kernel };
@@ -34,8 +34,8 @@ struct CompileOptions {
   bool fusion = true;          // false: one op a kernel (HEDDLE_FUSION=off)
   bool deterministic = false;  // refuses claims that cannot promise the same bits
   bool autotune = false;
-  bool check_bounds = false;   // emitters check every access (HEDDLE_CHECK=bounds)
-  bool claims = true;          // false: own kernels only
+  bool check_bounds = false;  // emitters check every access (HEDDLE_CHECK=bounds)
+  bool claims = true;         // false: own kernels only
   LoopRecording loops = LoopRecording::automatic;
 };
 
@@ -43,9 +43,10 @@ class Executable;
 class CommandBuffer;
 
 struct RunOptions {
-  const Queue* queue = nullptr;        // default: the device's own
+  const Queue* queue = nullptr;  // default: the device's own
   std::vector<std::pair<Event, uint64_t>> wait_for = {}, signal = {};
-  std::function<void(std::vector<Array>, std::exception_ptr)> completion = {};  // run_async: called once, from a helper thread
+  std::function<void(std::vector<Array>, std::exception_ptr)> completion =
+      {};  // run_async: called once, from a helper thread
 };
 
 struct GraphCacheStats {
@@ -73,7 +74,8 @@ class Graph {
   Executable compile(const CompileSpec& spec, const Device& device = default_device(),
                      const CompileOptions& options = {});
   // Compiles on first use; executables are kept in a cache bounded by bytes.
-  std::vector<Array> run(const std::vector<std::pair<Tensor, Array>>& feeds, const std::vector<Tensor>& targets,
+  std::vector<Array> run(const std::vector<std::pair<Tensor, Array>>& feeds,
+                         const std::vector<Tensor>& targets,
                          const std::vector<Operation>& operations = {},
                          const Device& device = default_device());
   GraphCacheStats cache_stats() const;
@@ -99,13 +101,14 @@ class Executable {
   void run_into(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                 const RunOptions& options = {}) const;
   std::vector<Array> run_async(const std::vector<Array>& inputs, const RunOptions& options) const;
-  void encode(CommandBuffer& buffer, const std::vector<Array>& inputs, const std::vector<Array>& outputs) const;
+  void encode(CommandBuffer& buffer, const std::vector<Array>& inputs,
+              const std::vector<Array>& outputs) const;
 
   std::vector<Type> input_types() const;
   std::vector<Type> output_types() const;
   std::vector<Type> output_types(const std::vector<Type>& inputs) const;  // for these fed types
-  std::string describe() const;      // kernels, bytes, operations, claims and why
-  int kernel_count() const;          // kernels of the plan, regions included
+  std::string describe() const;  // kernels, bytes, operations, claims and why
+  int kernel_count() const;      // kernels of the plan, regions included
   Device device() const;
   struct Impl;
   explicit Executable(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -130,7 +133,8 @@ class CommandBuffer {
 
 // Process-wide counters, for tests and describe().
 struct RuntimeCounters {
-  int64_t graph_compiles = 0, kernel_compiles = 0, kernel_cache_hits = 0, driver_calls = 0, launches = 0;
+  int64_t graph_compiles = 0, kernel_compiles = 0, kernel_cache_hits = 0, driver_calls = 0,
+          launches = 0;
 };
 RuntimeCounters counters();
 

@@ -14,18 +14,21 @@ namespace ir {
 class Graph;
 }
 
-// A symbolic value of a graph; cheap to copy; keeps its graph alive. Ops are free functions over it (<heddle/ops.h>).
+// A symbolic value of a graph; cheap to copy; keeps its graph alive. Ops are free functions over it
+// (<heddle/ops.h>).
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(std::shared_ptr<ir::Graph> graph, uint32_t value) : graph_(std::move(graph)), value_(value) {}
+  Tensor(std::shared_ptr<ir::Graph> graph, uint32_t value)
+      : graph_(std::move(graph)), value_(value) {}
 
   bool valid() const { return graph_ != nullptr; }
   const Type& type() const;
   DType dtype() const { return type().dtype; }
   const Shape& shape() const;  // GraphError where the rank is unknown
   int rank() const { return type().rank(); }
-  // Adds a user's name to the value (in printing, describe() and errors); returns the tensor itself.
+  // Adds a user's name to the value (in printing, describe() and errors); returns the tensor
+  // itself.
   Tensor named(std::string name) const;
 
   const std::shared_ptr<ir::Graph>& graph() const { return graph_; }

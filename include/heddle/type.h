@@ -15,7 +15,8 @@ using Shape = std::vector<Expr>;
 
 inline constexpr int kMaxRank = 16;
 
-// dtype == unknown or shape == nullopt: open until compile() is told the fed types. An open extent is an unnamed Dim.
+// dtype == unknown or shape == nullopt: open until compile() is told the fed types. An open extent
+// is an unnamed Dim.
 struct Type {
   DType dtype = DType::unknown;
   std::optional<Shape> shape;
@@ -29,8 +30,10 @@ inline Type type(DType dtype, Shape shape) { return {dtype, std::move(shape)}; }
 
 Expr element_count(const Shape& shape);
 std::string to_string(const Shape& shape);  // "[8,batch,16]"
-std::string to_string(const Type& type);    // "f32[8,16]", "f32[*]" unknown rank, "?[...]" unknown dtype
-// NumPy broadcasting; GraphError names `op` and both shapes. Undecidable symbolic pairs are an error naming both.
+std::string to_string(
+    const Type& type);  // "f32[8,16]", "f32[*]" unknown rank, "?[...]" unknown dtype
+// NumPy broadcasting; GraphError names `op` and both shapes. Undecidable symbolic pairs are an
+// error naming both.
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op);
 
 }  // namespace heddle

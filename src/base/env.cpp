@@ -13,7 +13,8 @@ constexpr Switch kSwitches[] = {
     {"HEDDLE_DUMP", "words of graph, kernels, code, plan: print them to stderr at compile"},
     {"HEDDLE_VERBOSE", "words of claims, fusion, cache, devices: say what was decided and why"},
     {"HEDDLE_FUSION", "off: one operation a kernel"},
-    {"HEDDLE_VALIDATE", "reference: run every step also on the judge and stop at the first difference"},
+    {"HEDDLE_VALIDATE",
+     "reference: run every step also on the judge and stop at the first difference"},
     {"HEDDLE_CHECK", "bounds: emitted code checks every access"},
     {"HEDDLE_LOOPS", "host, device_graph, single_kernel: how loops are run"},
     {"HEDDLE_THREADS", "number of threads of the CPU device"},
@@ -53,7 +54,8 @@ bool env_has(std::string_view name, std::string_view word) {
 
 void verbose(std::string_view topic, const std::string& line) {
   if (env_has("HEDDLE_VERBOSE", topic)) {
-    std::fprintf(stderr, "heddle [%.*s] %s\n", static_cast<int>(topic.size()), topic.data(), line.c_str());
+    std::fprintf(stderr, "heddle [%.*s] %s\n", static_cast<int>(topic.size()), topic.data(),
+                 line.c_str());
   }
 }
 

@@ -1,4 +1,5 @@
-// Every environment variable that Heddle reads, in one table (docs/debugging.md is generated from `all_switches`).
+// Every environment variable that Heddle reads, in one table (docs/debugging.md is generated from
+// `all_switches`).
 #pragma once
 
 #include <optional>
@@ -15,7 +16,8 @@ struct Switch {
 std::span<const Switch> all_switches();
 // The variable's value; InternalError for a name that is not in the table.
 std::optional<std::string> env(std::string_view name);
-// Is `word` one of the comma-separated words of the variable? e.g. env_has("HEDDLE_DUMP", "kernels").
+// Is `word` one of the comma-separated words of the variable? e.g. env_has("HEDDLE_DUMP",
+// "kernels").
 bool env_has(std::string_view name, std::string_view word);
 // A line on stderr where HEDDLE_VERBOSE holds `topic` (claims, fusion, cache).
 void verbose(std::string_view topic, const std::string& line);

@@ -5,6 +5,8 @@
 
 namespace heddle::base {
 
-uint64_t hash_bytes(const void* data, size_t size, uint64_t seed) { return XXH3_64bits_withSeed(data, size, seed); }
+uint64_t hash_bytes(const void* data, size_t size, uint64_t seed) {
+  return XXH3_64bits_withSeed(data, size, seed);
+}
 
 }  // namespace heddle::base

@@ -8,7 +8,9 @@
 namespace heddle::base {
 
 uint64_t hash_bytes(const void* data, size_t size, uint64_t seed = 0);
-inline uint64_t hash_string(std::string_view s, uint64_t seed = 0) { return hash_bytes(s.data(), s.size(), seed); }
+inline uint64_t hash_string(std::string_view s, uint64_t seed = 0) {
+  return hash_bytes(s.data(), s.size(), seed);
+}
 
 // Order-dependent mixing (splitmix64 finaliser, Steele et al. 2014).
 inline uint64_t mix(uint64_t h, uint64_t v) {

@@ -17,13 +17,20 @@ struct Format {
 
 Format format_of(DType d) {
   switch (d) {
-    case DType::f16: return {5, 10, 15, Specials::ieee};
-    case DType::bf16: return {8, 7, 127, Specials::ieee};
-    case DType::f8e5m2: return {5, 2, 15, Specials::ieee};
-    case DType::f8e4m3fn: return {4, 3, 7, Specials::finite_nan};
-    case DType::f8e4m3fnuz: return {4, 3, 8, Specials::fnuz};
-    case DType::f8e5m2fnuz: return {5, 2, 16, Specials::fnuz};
-    default: return {2, 1, 1, Specials::saturate};  // f4e2m1
+    case DType::f16:
+      return {5, 10, 15, Specials::ieee};
+    case DType::bf16:
+      return {8, 7, 127, Specials::ieee};
+    case DType::f8e5m2:
+      return {5, 2, 15, Specials::ieee};
+    case DType::f8e4m3fn:
+      return {4, 3, 7, Specials::finite_nan};
+    case DType::f8e4m3fnuz:
+      return {4, 3, 8, Specials::fnuz};
+    case DType::f8e5m2fnuz:
+      return {5, 2, 16, Specials::fnuz};
+    default:
+      return {2, 1, 1, Specials::saturate};  // f4e2m1
   }
 }
 
@@ -43,7 +50,8 @@ double decode_format(const Format& f, uint32_t bits) {
     return negative ? -inf : inf;
   }
   double v = exponent == 0 ? std::ldexp(mantissa, 1 - f.bias - f.mantissa_bits)
-                           : std::ldexp(mantissa + (1 << f.mantissa_bits), exponent - f.bias - f.mantissa_bits);
+                           : std::ldexp(mantissa + (1 << f.mantissa_bits),
+                                        exponent - f.bias - f.mantissa_bits);
   return negative ? -v : v;
 }
 
@@ -58,7 +66,8 @@ uint32_t largest(const Format& f) {
 uint32_t encode_format(const Format& f, double value) {
   uint32_t sign_bit = 1u << (f.exponent_bits + f.mantissa_bits);
   uint32_t nan_bits = f.specials == Specials::fnuz ? sign_bit : sign_bit - 1;
-  if (f.specials == Specials::ieee) nan_bits = (sign_bit - 1) & ~((1u << (f.mantissa_bits - 1)) - 1);
+  if (f.specials == Specials::ieee)
+    nan_bits = (sign_bit - 1) & ~((1u << (f.mantissa_bits - 1)) - 1);
   if (std::isnan(value)) return f.specials == Specials::saturate ? largest(f) : nan_bits;
   bool negative = std::signbit(value);
   double a = std::fabs(value);
@@ -66,9 +75,10 @@ uint32_t encode_format(const Format& f, double value) {
   if (std::isinf(a)) {
     magnitude = largest(f) + 1;
   } else if (a != 0) {
-    int e = std::max(std::ilogb(a), 1 - f.bias);           // exponent of the result's binade
-    double scaled = std::ldexp(a, f.mantissa_bits - e);     // exact; integer part is the mantissa with its hidden bit
-    double rounded = std::nearbyint(scaled);                // ties to even in the default rounding mode
+    int e = std::max(std::ilogb(a), 1 - f.bias);  // exponent of the result's binade
+    double scaled = std::ldexp(
+        a, f.mantissa_bits - e);  // exact; integer part is the mantissa with its hidden bit
+    double rounded = std::nearbyint(scaled);  // ties to even in the default rounding mode
     // Adding the exponent field to the rounded mantissa carries into the next binade by itself.
     double field = rounded + std::ldexp(static_cast<double>(e + f.bias - 1), f.mantissa_bits);
     magnitude = field > largest(f) ? largest(f) + 1 : static_cast<uint32_t>(field);
@@ -112,7 +122,9 @@ uint32_t encode_small_float(DType dtype, double value) {
   return encode_format(format_of(dtype), value);
 }
 
-uint16_t f32_to_f16(float value) { return static_cast<uint16_t>(encode_small_float(DType::f16, value)); }
+uint16_t f32_to_f16(float value) {
+  return static_cast<uint16_t>(encode_small_float(DType::f16, value));
+}
 float f16_to_f32(uint16_t bits) { return static_cast<float>(decode_small_float(DType::f16, bits)); }
 
 uint16_t f32_to_bf16(float value) {

@@ -17,7 +17,8 @@ bool is_compare(ScalarOp op) { return op >= ScalarOp::eq && op <= ScalarOp::ge; 
 
 DType binary_type(ScalarOp op, DType operand) { return is_compare(op) ? bool_ : operand; }
 
-// The indirect symbols of an access must be defined before it, so accesses are looked up by equality.
+// The indirect symbols of an access must be defined before it, so accesses are looked up by
+// equality.
 template <class T>
 uint32_t intern_in(std::vector<T>& table, const T& item) {
   for (size_t k = 0; k < table.size(); ++k) {
@@ -71,7 +72,8 @@ NodeId BodyBuilder::constant(DType t, double value) {
   if (t == f32) return constant_bits(t, std::bit_cast<uint32_t>(static_cast<float>(value)));
   if (t == f16 || t == bf16) return constant_bits(t, base::encode_small_float(t, value));
   if (t == bool_) return constant_int(t, value != 0);
-  if (is_unsigned_integer(t) && value >= 0x1p63) return constant_bits(t, narrow_bits(t, static_cast<uint64_t>(value)));
+  if (is_unsigned_integer(t) && value >= 0x1p63)
+    return constant_bits(t, narrow_bits(t, static_cast<uint64_t>(value)));
   return constant_int(t, static_cast<int64_t>(value));
 }
 
@@ -101,15 +103,19 @@ NodeId BodyBuilder::load(DType t, Access access, NodeId mask, NodeId other) {
 
 SymbolRef BodyBuilder::bind(NodeId value, int64_t lower, int64_t upper, const Expr* extent) {
   HD_CHECK(type(value) == i64);
-  for (NodeId k = 0; k < body_.nodes.size(); ++k) {  // the same value with the same bounds: the same symbol
+  for (NodeId k = 0; k < body_.nodes.size();
+       ++k) {  // the same value with the same bounds: the same symbol
     const Node& n = body_.nodes[k];
     if (n.op != ScalarOp::bind || n.a != value) continue;
     const SymbolRef& s = body_.symbols[n.payload];
-    bool same_extent = extent == nullptr ? s->extent == nullptr : (s->extent != nullptr && *s->extent == *extent);
+    bool same_extent =
+        extent == nullptr ? s->extent == nullptr : (s->extent != nullptr && *s->extent == *extent);
     if (s->lower == lower && s->upper == upper && same_extent) return s;
   }
-  std::shared_ptr<const Expr> e = extent == nullptr ? nullptr : std::make_shared<const Expr>(*extent);
-  SymbolRef s = make_symbol(SymbolKind::indirect, "g" + std::to_string(body_.symbols.size()), lower, upper, e);
+  std::shared_ptr<const Expr> e =
+      extent == nullptr ? nullptr : std::make_shared<const Expr>(*extent);
+  SymbolRef s = make_symbol(SymbolKind::indirect, "g" + std::to_string(body_.symbols.size()), lower,
+                            upper, e);
   body_.symbols.push_back(s);
   Node n;
   n.op = ScalarOp::bind;
@@ -136,7 +142,8 @@ NodeId BodyBuilder::scan(ScanSpec spec, NodeId value) {
   // Each scan node has an entry, hence a running value, of its own.
   for (NodeId k = 0; k < body_.nodes.size(); ++k) {
     const Node& other = body_.nodes[k];
-    if (other.op == ScalarOp::scan && other.a == value && body_.scans[other.payload] == spec) return k;
+    if (other.op == ScalarOp::scan && other.a == value && body_.scans[other.payload] == spec)
+      return k;
   }
   n.payload = static_cast<uint32_t>(body_.scans.size());
   body_.scans.push_back(spec);
@@ -175,7 +182,8 @@ NodeId BodyBuilder::fma(NodeId a, NodeId b, NodeId c) {
 NodeId BodyBuilder::select(NodeId predicate, NodeId a, NodeId b) {
   HD_CHECK(type(predicate) == bool_ && type(a) == type(b));
   if (a == b) return a;
-  if (body_.nodes[predicate].op == ScalarOp::constant) return body_.nodes[predicate].bits != 0 ? a : b;
+  if (body_.nodes[predicate].op == ScalarOp::constant)
+    return body_.nodes[predicate].bits != 0 ? a : b;
   Node n;
   n.op = ScalarOp::select;
   n.type = type(a);
@@ -215,14 +223,19 @@ NodeId BodyBuilder::call(LibraryFunction f, NodeId a, NodeId b) {
   return intern(n);
 }
 
-// Constants fold by the rules that the interpreter uses; identities only where they hold for every value.
+// Constants fold by the rules that the interpreter uses; identities only where they hold for every
+// value.
 NodeId BodyBuilder::fold(const Node& n) {
-  auto constant_of = [&](NodeId k) { return k == kNoNode || body_.nodes[k].op == ScalarOp::constant; };
+  auto constant_of = [&](NodeId k) {
+    return k == kNoNode || body_.nodes[k].op == ScalarOp::constant;
+  };
   if (constant_of(n.a) && constant_of(n.b) && constant_of(n.c)) {
     auto bits = [&](NodeId k) { return k == kNoNode ? 0 : body_.nodes[k].bits; };
-    return constant_bits(n.type, eval_scalar(n.op, n.type, type(n.a), bits(n.a), bits(n.b), bits(n.c)));
+    return constant_bits(n.type,
+                         eval_scalar(n.op, n.type, type(n.a), bits(n.a), bits(n.b), bits(n.c)));
   }
-  if (n.op == ScalarOp::mul && (is_float_one(n.a) || is_float_one(n.b))) return is_float_one(n.a) ? n.b : n.a;
+  if (n.op == ScalarOp::mul && (is_float_one(n.a) || is_float_one(n.b)))
+    return is_float_one(n.a) ? n.b : n.a;
   if (n.op == ScalarOp::div && is_float_one(n.b)) return n.a;
   if (is_integer(n.type) && (n.op == ScalarOp::add || n.op == ScalarOp::mul)) {
     uint64_t neutral = n.op == ScalarOp::mul ? 1 : 0;
@@ -268,7 +281,8 @@ NodeId BodyBuilder::renumbered(NodeId n) const { return n == kNoNode ? kNoNode :
 namespace {
 
 // Binds that define the symbols of an expression.
-void mark_binds(const Body& body, const Expr& e, const std::vector<NodeId>& bind_of, std::vector<NodeId>& work) {
+void mark_binds(const Body& body, const Expr& e, const std::vector<NodeId>& bind_of,
+                std::vector<NodeId>& work) {
   std::vector<SymbolRef> symbols;
   collect_symbols(e, symbols);
   for (const SymbolRef& s : symbols) {
@@ -314,15 +328,24 @@ Body BodyBuilder::take() {
       if (*o != kNoNode) *o = renumber_[*o];
     }
     switch (n.op) {
-      case ScalarOp::load: n.payload = intern_in(out.accesses, body_.accesses[n.payload]); break;
-      case ScalarOp::index: n.payload = intern_in(out.exprs, body_.exprs[n.payload]); break;
-      case ScalarOp::row: n.payload = intern_in(out.rows, body_.rows[n.payload]); break;
-      case ScalarOp::scan: n.payload = intern_in(out.scans, body_.scans[n.payload]); break;
+      case ScalarOp::load:
+        n.payload = intern_in(out.accesses, body_.accesses[n.payload]);
+        break;
+      case ScalarOp::index:
+        n.payload = intern_in(out.exprs, body_.exprs[n.payload]);
+        break;
+      case ScalarOp::row:
+        n.payload = intern_in(out.rows, body_.rows[n.payload]);
+        break;
+      case ScalarOp::scan:
+        n.payload = intern_in(out.scans, body_.scans[n.payload]);
+        break;
       case ScalarOp::bind:
         out.symbols.push_back(body_.symbols[n.payload]);
         n.payload = static_cast<uint32_t>(out.symbols.size() - 1);
         break;
-      default: break;
+      default:
+        break;
     }
     renumber_[k] = static_cast<NodeId>(out.nodes.size());
     out.nodes.push_back(n);

@@ -1,4 +1,5 @@
-// Scalar bodies: what one point of a nest computes. SSA over real scalars; complex values are pairs of nodes.
+// Scalar bodies: what one point of a nest computes. SSA over real scalars; complex values are pairs
+// of nodes.
 #pragma once
 
 #include <heddle/dtype.h>
@@ -15,45 +16,88 @@ using NodeId = uint32_t;
 using BufferId = uint32_t;
 inline constexpr NodeId kNoNode = UINT32_MAX;
 
-// Types of nodes: f64, f32, i8..i64, u8..u64, boolean; f16 and bf16 only as results of load and operands of cast and store
-// (arithmetic on them is done in f32). Integer arithmetic wraps. IEEE semantics, nothing contracted, no flush to zero.
+// Types of nodes: f64, f32, i8..i64, u8..u64, boolean; f16 and bf16 only as results of load and
+// operands of cast and store (arithmetic on them is done in f32). Integer arithmetic wraps. IEEE
+// semantics, nothing contracted, no flush to zero.
 enum class ScalarOp : uint8_t {
   constant,  // bits: the value's bit pattern in the low bytes
   index,     // value of exprs[payload] as i64
-  load,      // accesses[payload]; a: mask (boolean) or none; b: value where the mask is false (required with a mask)
-  bind,      // defines the indirect symbol symbols[payload] as the i64 node a, which must lie in the symbol's bounds
-  row,       // result of an earlier phase of the nest: payload = RowRef index in Body::rows
-  scan,      // running combination of a along the phase's scan axis: scans[payload], one entry a node; inclusive of a
+  load,  // accesses[payload]; a: mask (boolean) or none; b: value where the mask is false (required
+         // with a mask)
+  bind,  // defines the indirect symbol symbols[payload] as the i64 node a, which must lie in the
+         // symbol's bounds
+  row,   // result of an earlier phase of the nest: payload = RowRef index in Body::rows
+  scan,  // running combination of a along the phase's scan axis: scans[payload], one entry a node;
+         // inclusive of a
   // unary
-  neg, abs, sqrt, floor, ceil, trunc, rint, bit_not, logical_not, is_nan,
+  neg,
+  abs,
+  sqrt,
+  floor,
+  ceil,
+  trunc,
+  rint,
+  bit_not,
+  logical_not,
+  is_nan,
   // binary
-  add, sub, mul, div,          // div: IEEE for floats; for integers truncating, 0 where the divisor is 0, wraps at MIN / -1
-  rem,                         // integers: truncating remainder, 0 where the divisor is 0; floats: fmod (exact)
-  min, max,                    // NaN propagates; -0 < +0
-  min_num, max_num,            // the number wins (fmin, fmax); -0 < +0
-  bit_and, bit_or, bit_xor, shl, shr,  // also on boolean (0/1); shr logical for unsigned; count taken modulo the width
-  eq, ne, lt, le, gt, ge,      // result boolean; unordered comparisons are false but ne
+  add,
+  sub,
+  mul,
+  div,  // div: IEEE for floats; for integers truncating, 0 where the divisor is 0, wraps at MIN /
+        // -1
+  rem,  // integers: truncating remainder, 0 where the divisor is 0; floats: fmod (exact)
+  min,
+  max,  // NaN propagates; -0 < +0
+  min_num,
+  max_num,  // the number wins (fmin, fmax); -0 < +0
+  bit_and,
+  bit_or,
+  bit_xor,
+  shl,
+  shr,  // also on boolean (0/1); shr logical for unsigned; count taken modulo the width
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,  // result boolean; unordered comparisons are false but ne
   // ternary
-  fma,                         // a * b + c, rounded once
-  select,                      // a ? b : c, lazily harmless: both sides are evaluated
+  fma,     // a * b + c, rounded once
+  select,  // a ? b : c, lazily harmless: both sides are evaluated
   // conversions
-  cast,     // to `type`. float->int: truncates toward zero; out of range and NaN as documented at convert_rule
+  cast,     // to `type`. float->int: truncates toward zero; out of range and NaN as documented at
+            // convert_rule
   bitcast,  // same width
   call,     // library function payload = LibraryFunction, for f64 and rare functions: operands a, b
 };
 
 // float -> integer, the same on every device: NaN -> 0; f -> i32, i64, u32, u64: saturates;
-// f -> i8, i16, u8, u16, via i32 (saturated), then wraps to the low bits. float -> boolean: x != 0 (NaN is true).
+// f -> i8, i16, u8, u16, via i32 (saturated), then wraps to the low bits. float -> boolean: x != 0
+// (NaN is true).
 inline constexpr const char* kConvertRule = "saturating to 32/64 bits, then wrapping";
 
 enum class LibraryFunction : uint8_t { exp, log, tanh, erf, pow, sin, cos };  // f64 only
 
-enum class ReduceOp : uint8_t { sum, product, max, min, max_num, min_num, any, all, argmax, argmin, value };
+enum class ReduceOp : uint8_t {
+  sum,
+  product,
+  max,
+  min,
+  max_num,
+  min_num,
+  any,
+  all,
+  argmax,
+  argmin,
+  value
+};
 // value: (phases without inner axes) exports a node to later phases.
 
 struct Access {
   BufferId buffer = 0;
-  std::vector<Expr> coords;  // one an axis of the buffer; must be inside its extents where the mask holds
+  std::vector<Expr>
+      coords;  // one an axis of the buffer; must be inside its extents where the mask holds
   friend bool operator==(const Access&, const Access&) = default;
 };
 struct RowRef {
@@ -86,8 +130,8 @@ struct Store {
   StoreKind kind = StoreKind::set;
 };
 
-// Complete and immutable once built; nodes are in an order in which each comes after its operands, binds before the
-// accesses that use their symbols. Stores happen after all nodes, in order.
+// Complete and immutable once built; nodes are in an order in which each comes after its operands,
+// binds before the accesses that use their symbols. Stores happen after all nodes, in order.
 struct Body {
   std::vector<Node> nodes;
   std::vector<Expr> exprs;
@@ -98,7 +142,8 @@ struct Body {
   std::vector<Store> stores;
 };
 
-// Builds bodies; equal nodes are made once; constants fold; x*1, x+0 only where exact for every value (NaN, -0 included).
+// Builds bodies; equal nodes are made once; constants fold; x*1, x+0 only where exact for every
+// value (NaN, -0 included).
 class BodyBuilder {
  public:
   NodeId constant(DType type, double value);       // floats and small integers
@@ -106,7 +151,8 @@ class BodyBuilder {
   NodeId constant_bits(DType type, uint64_t bits);
   NodeId index(const Expr& e);
   NodeId load(DType type, Access access, NodeId mask = kNoNode, NodeId other = kNoNode);
-  // A new indirect symbol with lower <= value <= upper, defined by `value` (i64); use Expr(symbol) in coordinates.
+  // A new indirect symbol with lower <= value <= upper, defined by `value` (i64); use Expr(symbol)
+  // in coordinates.
   SymbolRef bind(NodeId value, int64_t lower, int64_t upper, const Expr* extent = nullptr);
   NodeId row(DType type, RowRef ref);
   NodeId scan(ScanSpec spec, NodeId value);
@@ -121,9 +167,9 @@ class BodyBuilder {
 
   DType type(NodeId n) const { return body_.nodes[n].type; }
   const Body& body() const { return body_; }
-  Body take();  // drops nodes that nothing uses (see `keep`)
-  NodeId keep(NodeId n);  // marks a root that is neither stored nor used by another node (a reduction's operand);
-                          // take() keeps its id valid through renumber()
+  Body take();            // drops nodes that nothing uses (see `keep`)
+  NodeId keep(NodeId n);  // marks a root that is neither stored nor used by another node (a
+                          // reduction's operand); take() keeps its id valid through renumber()
   NodeId renumbered(NodeId n) const;  // after take()
 
  private:

@@ -10,11 +10,12 @@ struct Info {
   int bits;
 };
 constexpr std::array<Info, kDTypeCount> kInfo = {{
-    {"unknown", 0},   {"f64", 64},        {"f32", 32},  {"f16", 16},    {"bf16", 16},      {"i8", 8},
-    {"i16", 16},      {"i32", 32},        {"i64", 64},  {"u8", 8},      {"u16", 16},       {"u32", 32},
-    {"u64", 64},      {"bool", 8},        {"c32", 32},  {"c64", 64},    {"c128", 128},     {"f8e4m3fn", 8},
-    {"f8e5m2", 8},    {"f8e4m3fnuz", 8},  {"f8e5m2fnuz", 8},            {"f8e8m0", 8},     {"f4e2m1", 4},
-    {"i2", 2},        {"i4", 4},          {"u2", 2},    {"u4", 4},
+    {"unknown", 0},    {"f64", 64},   {"f32", 32},     {"f16", 16},   {"bf16", 16},
+    {"i8", 8},         {"i16", 16},   {"i32", 32},     {"i64", 64},   {"u8", 8},
+    {"u16", 16},       {"u32", 32},   {"u64", 64},     {"bool", 8},   {"c32", 32},
+    {"c64", 64},       {"c128", 128}, {"f8e4m3fn", 8}, {"f8e5m2", 8}, {"f8e4m3fnuz", 8},
+    {"f8e5m2fnuz", 8}, {"f8e8m0", 8}, {"f4e2m1", 4},   {"i2", 2},     {"i4", 4},
+    {"u2", 2},         {"u4", 4},
 }};
 }  // namespace
 
@@ -57,14 +58,19 @@ DType complex_of(DType real) {
 }
 int integer_bits(DType d) { return bit_width(d); }
 DType promote_integers(DType a, DType b) {
-  if (is_signed_integer(a) == is_signed_integer(b)) return integer_bits(a) >= integer_bits(b) ? a : b;
+  if (is_signed_integer(a) == is_signed_integer(b))
+    return integer_bits(a) >= integer_bits(b) ? a : b;
   DType s = is_signed_integer(a) ? a : b, u = is_signed_integer(a) ? b : a;
   if (integer_bits(s) > integer_bits(u)) return s;
   switch (integer_bits(u)) {
-    case 8: return i16;
-    case 16: return i32;
-    case 32: return i64;
-    default: return f64;  // i64 with u64, as NumPy does
+    case 8:
+      return i16;
+    case 16:
+      return i32;
+    case 32:
+      return i64;
+    default:
+      return f64;  // i64 with u64, as NumPy does
   }
 }
 DType promote_reals(DType a, DType b) {
@@ -76,7 +82,8 @@ DType promote_reals(DType a, DType b) {
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
-  if (a == DType::unknown || b == DType::unknown || is_storage_only(a) || is_storage_only(b)) return DType::unknown;
+  if (a == DType::unknown || b == DType::unknown || is_storage_only(a) || is_storage_only(b))
+    return DType::unknown;
   if (a == bool_) return b;
   if (b == bool_) return a;
   if (is_complex(a) || is_complex(b)) {

@@ -1,5 +1,6 @@
-// Symbolic integers in normal form. Sums are polynomials over atoms (symbols, floordiv, mod, min, max), sorted by a
-// total order, so equality is structural. Division rules follow from x = b * (x / b) + x % b with 0 <= x % b < b.
+// Symbolic integers in normal form. Sums are polynomials over atoms (symbols, floordiv, mod, min,
+// max), sorted by a total order, so equality is structural. Division rules follow from x = b * (x /
+// b) + x % b with 0 <= x % b < b.
 #include "ir/expr_node.h"
 
 #include "base/check.h"
@@ -45,7 +46,9 @@ bool Expr::is(int64_t value) const { return is_constant() && node_->value == val
 std::optional<int64_t> Expr::constant() const {
   return is_constant() ? std::optional<int64_t>(node_->value) : std::nullopt;
 }
-int64_t Expr::constant_or(int64_t fallback) const { return is_constant() ? node_->value : fallback; }
+int64_t Expr::constant_or(int64_t fallback) const {
+  return is_constant() ? node_->value : fallback;
+}
 const SymbolRef& Expr::symbol() const {
   HD_CHECK(kind() == ExprKind::symbol);
   return node_->symbol;
@@ -123,7 +126,8 @@ SymbolRef make_symbol(SymbolKind kind, std::string name, int64_t lower, int64_t 
 }
 
 SymbolRef make_loop_symbol(std::string name, const Expr& extent) {
-  int64_t upper = extent.upper() == INT64_MAX ? INT64_MAX : std::max<int64_t>(extent.upper() - 1, 0);
+  int64_t upper =
+      extent.upper() == INT64_MAX ? INT64_MAX : std::max<int64_t>(extent.upper() - 1, 0);
   std::shared_ptr<const Expr> symbolic =
       extent.is_constant() ? nullptr : std::make_shared<const Expr>(extent);
   return make_symbol(SymbolKind::loop, std::move(name), 0, upper, std::move(symbolic));
@@ -135,12 +139,14 @@ Dim::Dim() : Dim("") {}
 
 Expr substitute(const Expr& e, const Substitution& map) {
   switch (e.kind()) {
-    case ExprKind::constant: return e;
+    case ExprKind::constant:
+      return e;
     case ExprKind::symbol: {
       std::optional<Expr> r = map(e.symbol());
       return r ? *r : e;
     }
-    default: break;
+    default:
+      break;
   }
   bool changed = false;
   std::vector<Expr> operands;
@@ -164,20 +170,23 @@ int64_t evaluate(const Expr& e, const std::function<std::optional<int64_t>(const
     throw GraphError("expression " + e.to_string() + ": the value does not fit 64 bits");
   };
   switch (e.kind()) {
-    case ExprKind::constant: return *e.constant();
+    case ExprKind::constant:
+      return *e.constant();
     case ExprKind::symbol: {
       std::optional<int64_t> v = value(*e.symbol());
       if (!v) throw GraphError("expression " + e.to_string() + ": the symbol has no value");
       return *v;
     }
-    default: break;
+    default:
+      break;
   }
   auto operand = [&](size_t k) { return evaluate(e.operands()[k], value); };
   if (e.kind() == ExprKind::add || e.kind() == ExprKind::mul) {
     int64_t r = operand(0);
     for (size_t k = 1; k < e.operands().size(); ++k) {
       int64_t v = operand(k);
-      bool bad = e.kind() == ExprKind::add ? __builtin_add_overflow(r, v, &r) : __builtin_mul_overflow(r, v, &r);
+      bool bad = e.kind() == ExprKind::add ? __builtin_add_overflow(r, v, &r)
+                                           : __builtin_mul_overflow(r, v, &r);
       if (bad) return overflow();
     }
     return r;
@@ -240,7 +249,8 @@ Expr simplify_in_range(const Expr& e, const SymbolRef& symbol, const Expr& lo, c
 Ordering is_equal(const Expr& a, const Expr& b) {
   Expr d = a - b;
   if (d.is_constant()) return d.is(0) ? Ordering::yes : Ordering::no;
-  if (detail::prove_nonnegative(d - Expr(1)) || detail::prove_nonnegative(-d - Expr(1))) return Ordering::no;
+  if (detail::prove_nonnegative(d - Expr(1)) || detail::prove_nonnegative(-d - Expr(1)))
+    return Ordering::no;
   return Ordering::undecided;
 }
 
@@ -265,14 +275,27 @@ void print_expr(const Expr& e, int outer, const SymbolNames& names, std::string&
     out += ')';
   };
   switch (e.kind()) {
-    case ExprKind::constant: out += std::to_string(*e.constant()); return;
-    case ExprKind::symbol: out += names(*e.symbol()); return;
-    case ExprKind::floordiv: call("div"); return;
-    case ExprKind::mod: call("mod"); return;
-    case ExprKind::min: call("min"); return;
-    case ExprKind::max: call("max"); return;
+    case ExprKind::constant:
+      out += std::to_string(*e.constant());
+      return;
+    case ExprKind::symbol:
+      out += names(*e.symbol());
+      return;
+    case ExprKind::floordiv:
+      call("div");
+      return;
+    case ExprKind::mod:
+      call("mod");
+      return;
+    case ExprKind::min:
+      call("min");
+      return;
+    case ExprKind::max:
+      call("max");
+      return;
     case ExprKind::add:
-    case ExprKind::mul: break;
+    case ExprKind::mul:
+      break;
   }
   bool sum = e.kind() == ExprKind::add;
   bool parenthesis = sum && outer > 0;
@@ -293,7 +316,8 @@ std::string to_string(const Expr& e, const SymbolNames& symbol_name) {
 }
 
 std::string Expr::to_string() const {
-  return heddle::to_string(*this, [](const Symbol& s) { return s.name.empty() ? "s" + std::to_string(s.id) : s.name; });
+  return heddle::to_string(
+      *this, [](const Symbol& s) { return s.name.empty() ? "s" + std::to_string(s.id) : s.name; });
 }
 
 }  // namespace heddle

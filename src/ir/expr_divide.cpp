@@ -3,7 +3,6 @@
 
 #include "base/check.h"
 
-
 #include <algorithm>
 #include <numeric>
 
@@ -41,7 +40,8 @@ struct Division {
   Poly quotient, rest;
 };
 
-// a = quotient * b + rest, exact whatever the values of the symbols. Only whole coefficients are taken.
+// a = quotient * b + rest, exact whatever the values of the symbols. Only whole coefficients are
+// taken.
 Division divide_by_constant(const Poly& a, int64_t b) {
   Division r;
   for (const auto& [m, c] : a.terms) {
@@ -79,7 +79,8 @@ Division long_division(Poly a, const Poly& b) {
   return r;
 }
 
-// Upper (or lower) symbolic bound of a loop variable, of a remainder, ...: the atom's extreme value, or nullopt.
+// Upper (or lower) symbolic bound of a loop variable, of a remainder, ...: the atom's extreme
+// value, or nullopt.
 std::optional<Expr> extreme(const Expr& atom, bool high) {
   switch (atom.kind()) {
     case ExprKind::symbol: {
@@ -91,20 +92,24 @@ std::optional<Expr> extreme(const Expr& atom, bool high) {
     case ExprKind::mod:
       if (atom.operands()[1].lower() < 0) return std::nullopt;
       return high ? atom.operands()[1] - Expr(1) : Expr(0);
-    case ExprKind::min: return high ? std::optional<Expr>(atom.operands()[0]) : std::nullopt;
-    case ExprKind::max: return high ? std::nullopt : std::optional<Expr>(atom.operands()[0]);
+    case ExprKind::min:
+      return high ? std::optional<Expr>(atom.operands()[0]) : std::nullopt;
+    case ExprKind::max:
+      return high ? std::nullopt : std::optional<Expr>(atom.operands()[0]);
     case ExprKind::floordiv: {
       std::optional<int64_t> d = atom.operands()[1].constant();
       if (!d || *d <= 0) return std::nullopt;
       Poly p = to_poly(atom.operands()[0]);
       Expr bound(0);
-      for (const auto& [m, c] : p.terms) {  // monotone: replace every atom of the dividend by its extreme
+      for (const auto& [m, c] :
+           p.terms) {  // monotone: replace every atom of the dividend by its extreme
         Expr t(c);
         for (const Expr& f : m) {
           if (f.lower() < 0) return std::nullopt;
-          std::optional<Expr> e = f.kind() == ExprKind::symbol && f.symbol()->kind == SymbolKind::extent
-                                      ? std::optional<Expr>(f)
-                                      : extreme(f, (c > 0) == high);
+          std::optional<Expr> e =
+              f.kind() == ExprKind::symbol && f.symbol()->kind == SymbolKind::extent
+                  ? std::optional<Expr>(f)
+                  : extreme(f, (c > 0) == high);
           if (!e) return std::nullopt;
           t = t * *e;
         }
@@ -112,7 +117,8 @@ std::optional<Expr> extreme(const Expr& atom, bool high) {
       }
       return bound == atom.operands()[0] ? std::nullopt : std::optional<Expr>(bound / Expr(*d));
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -120,8 +126,9 @@ bool is_extent(const Expr& atom) {
   return atom.kind() == ExprKind::symbol && atom.symbol()->kind == SymbolKind::extent;
 }
 
-// The order in which atoms are replaced by their extremes: minima and maxima first, then loop variables whose extent names
-// others (a later symbol can only name earlier ones), then the rest as they come.
+// The order in which atoms are replaced by their extremes: minima and maxima first, then loop
+// variables whose extent names others (a later symbol can only name earlier ones), then the rest as
+// they come.
 uint64_t rank(const Expr& atom) {
   if (atom.kind() == ExprKind::min || atom.kind() == ExprKind::max) return UINT64_MAX;
   if (atom.kind() != ExprKind::symbol) return 0;
@@ -129,8 +136,9 @@ uint64_t rank(const Expr& atom) {
   return s.extent != nullptr && !s.extent->is_constant() ? s.id : 0;
 }
 
-// One step: an atom that is not an extent, in a term whose other factors are not negative, is replaced by the extreme value
-// that makes e smallest. Several results: it is enough that one of them is not negative.
+// One step: an atom that is not an extent, in a term whose other factors are not negative, is
+// replaced by the extreme value that makes e smallest. Several results: it is enough that one of
+// them is not negative.
 std::vector<Expr> weaken(const Expr& e) {
   Poly p = to_poly(e);
   struct Choice {
@@ -144,13 +152,15 @@ std::vector<Expr> weaken(const Expr& e) {
     for (size_t k = 0; k < m.size(); ++k) {
       if (is_extent(m[k]) || (best && rank(m[k]) <= rank((*best->m)[best->factor]))) continue;
       bool others_positive = true;
-      for (size_t j = 0; j < m.size(); ++j) others_positive = others_positive && (j == k || m[j].lower() >= 0);
+      for (size_t j = 0; j < m.size(); ++j)
+        others_positive = others_positive && (j == k || m[j].lower() >= 0);
       if (!others_positive) continue;
       std::optional<Expr> bound = extreme(m[k], c < 0);
       if (!bound) continue;
       best = Choice{&m, k, c, {*bound}};
       ExprKind kind = m[k].kind();
-      if (kind == ExprKind::min || kind == ExprKind::max) best->bounds.push_back(m[k].operands()[1]);
+      if (kind == ExprKind::min || kind == ExprKind::max)
+        best->bounds.push_back(m[k].operands()[1]);
     }
   }
   std::vector<Expr> results;
@@ -161,7 +171,8 @@ std::vector<Expr> weaken(const Expr& e) {
   others.erase(others.begin() + static_cast<int64_t>(best->factor));
   Poly term;
   term.add_term(others, best->coefficient);
-  for (const Expr& bound : best->bounds) results.push_back(from_poly(rest) + from_poly(term) * bound);
+  for (const Expr& bound : best->bounds)
+    results.push_back(from_poly(rest) + from_poly(term) * bound);
   return results;
 }
 
@@ -178,7 +189,8 @@ bool between_zero_and(const Expr& rest, const Expr& b) {
   return prove_nonnegative(rest) && prove_nonnegative(b - Expr(1) - rest);
 }
 
-// a = unit * high + low with 0 <= low < unit, and b = unit * parts: the digits of a mixed radix number.
+// a = unit * high + low with 0 <= low < unit, and b = unit * parts: the digits of a mixed radix
+// number.
 struct UnitSplit {
   Expr unit, high, low, parts;
 };
@@ -263,14 +275,17 @@ Expr modulo_rest(const Expr& rest, const Expr& b) {
       return Expr(g) * (from_poly(std::move(q)) % Expr(*bc / g));
     }
   }
-  if (std::optional<UnitSplit> s = split_by_unit(rest, b)) return s->unit * (s->high % s->parts) + s->low;
+  if (std::optional<UnitSplit> s = split_by_unit(rest, b))
+    return s->unit * (s->high % s->parts) + s->low;
   return make_binary(ExprKind::mod, rest, b);
 }
 
 }  // namespace
 
 Expr divide(const Expr& a, const Expr& b) {
-  if (b.is(0)) return make_binary(ExprKind::floordiv, a, b);  // of an empty tensor: an error if it is ever evaluated
+  if (b.is(0))
+    return make_binary(ExprKind::floordiv, a,
+                       b);  // of an empty tensor: an error if it is ever evaluated
   if (b.is(1)) return a;
   if (a.is_constant() && b.is_constant()) return Expr(floor_div(*a.constant(), *b.constant()));
   if (a.is(0)) return Expr(0);
@@ -285,7 +300,9 @@ Expr divide(const Expr& a, const Expr& b) {
 }
 
 Expr modulo(const Expr& a, const Expr& b) {
-  if (b.is(0)) return make_binary(ExprKind::mod, a, b);  // of an empty tensor: an error if it is ever evaluated
+  if (b.is(0))
+    return make_binary(ExprKind::mod, a,
+                       b);  // of an empty tensor: an error if it is ever evaluated
   if (b.is(1)) return Expr(0);
   if (a.is_constant() && b.is_constant()) return Expr(floor_mod(*a.constant(), *b.constant()));
   if (std::optional<int64_t> c = b.constant(); c && *c < 0) return make_binary(ExprKind::mod, a, b);

@@ -25,7 +25,7 @@ int64_t saturating_mul(int64_t a, int64_t b);
 
 std::shared_ptr<const ExprNode> make_constant(int64_t value);
 std::shared_ptr<const ExprNode> make_symbol_node(SymbolRef symbol);
-Expr make_binary(ExprKind kind, const Expr& a, const Expr& b);  // no simplification
+Expr make_binary(ExprKind kind, const Expr& a, const Expr& b);   // no simplification
 Expr rebuild(ExprKind kind, const std::vector<Expr>& operands);  // through the operators
 
 int compare(const Expr& a, const Expr& b);  // total order: -1, 0, 1

@@ -29,7 +29,8 @@ int64_t bound_add(int64_t a, int64_t b, bool low) {
   return saturating_add(a, b);
 }
 
-std::pair<int64_t, int64_t> bound_mul(std::pair<int64_t, int64_t> x, std::pair<int64_t, int64_t> y) {
+std::pair<int64_t, int64_t> bound_mul(std::pair<int64_t, int64_t> x,
+                                      std::pair<int64_t, int64_t> y) {
   int64_t c[4] = {saturating_mul(x.first, y.first), saturating_mul(x.first, y.second),
                   saturating_mul(x.second, y.first), saturating_mul(x.second, y.second)};
   return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
@@ -61,7 +62,8 @@ void set_bounds(ExprNode& n) {
     case ExprKind::floordiv:
       n.lower = INT64_MIN;
       n.upper = INT64_MAX;
-      if (o[1].lower() > 0 || (o[1].lower() == 0 && o[0].lower() >= 0)) {  // a zero divisor is an error anyway
+      if (o[1].lower() > 0 ||
+          (o[1].lower() == 0 && o[0].lower() >= 0)) {  // a zero divisor is an error anyway
         int64_t lo = std::max<int64_t>(o[1].lower(), 1), hi = std::max<int64_t>(o[1].upper(), 1);
         n.lower = std::min(floor_div(o[0].lower(), lo), floor_div(o[0].lower(), hi));
         n.upper = std::max(floor_div(o[0].upper(), lo), floor_div(o[0].upper(), hi));
@@ -84,7 +86,8 @@ void set_bounds(ExprNode& n) {
       n.lower = std::max(o[0].lower(), o[1].lower());
       n.upper = std::max(o[0].upper(), o[1].upper());
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -99,7 +102,8 @@ Expr make_node(ExprKind kind, std::vector<Expr> operands) {
 }
 
 int compare_monomials(const Monomial& a, const Monomial& b) {
-  if (a.size() != b.size()) return a.size() > b.size() ? -1 : 1;  // high degree first, the constant last
+  if (a.size() != b.size())
+    return a.size() > b.size() ? -1 : 1;  // high degree first, the constant last
   for (size_t k = 0; k < a.size(); ++k) {
     if (int c = compare(a[k], b[k]); c != 0) return c;
   }
@@ -190,11 +194,16 @@ Expr rebuild(ExprKind kind, const std::vector<Expr>& o) {
       for (size_t k = 1; k < o.size(); ++k) r = r * o[k];
       return r;
     }
-    case ExprKind::floordiv: return o[0] / o[1];
-    case ExprKind::mod: return o[0] % o[1];
-    case ExprKind::min: return min(o[0], o[1]);
-    case ExprKind::max: return max(o[0], o[1]);
-    default: break;
+    case ExprKind::floordiv:
+      return o[0] / o[1];
+    case ExprKind::mod:
+      return o[0] % o[1];
+    case ExprKind::min:
+      return min(o[0], o[1]);
+    case ExprKind::max:
+      return max(o[0], o[1]);
+    default:
+      break;
   }
   HD_CHECK(false, "leaf");
   return {};
@@ -220,8 +229,9 @@ int compare(const Expr& a, const Expr& b) {
 
 void Poly::add_term(Monomial monomial, int64_t coefficient) {
   if (coefficient == 0) return;
-  auto it = std::lower_bound(terms.begin(), terms.end(), monomial,
-                             [](const auto& t, const Monomial& m) { return compare_monomials(t.first, m) < 0; });
+  auto it = std::lower_bound(
+      terms.begin(), terms.end(), monomial,
+      [](const auto& t, const Monomial& m) { return compare_monomials(t.first, m) < 0; });
   if (it != terms.end() && compare_monomials(it->first, monomial) == 0) {
     it->second = saturating_add(it->second, coefficient);
     if (it->second == 0) terms.erase(it);
@@ -279,7 +289,8 @@ Expr from_poly(Poly p) {
 Poly multiply(const Poly& a, const Poly& b) {
   Poly p;
   for (const auto& [ma, ca] : a.terms) {
-    for (const auto& [mb, cb] : b.terms) p.add_term(monomial_product(ma, mb), saturating_mul(ca, cb));
+    for (const auto& [mb, cb] : b.terms)
+      p.add_term(monomial_product(ma, mb), saturating_mul(ca, cb));
   }
   return p;
 }

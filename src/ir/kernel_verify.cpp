@@ -24,7 +24,8 @@ class Verifier {
       require(b.dtype != DType::unknown && !is_storage_only(b.dtype) && !is_complex(b.dtype),
               "buffer-type: ", b.name, " has element type ", heddle::name(b.dtype));
       for (const Expr& e : b.extents) expr(e, "extent of a buffer");
-      if (b.role == BufferRole::scalar_local) require(b.extents.empty(), "scalar-local: ", b.name, " has axes");
+      if (b.role == BufferRole::scalar_local)
+        require(b.extents.empty(), "scalar-local: ", b.name, " has axes");
     }
     statements(kernel.body, 0);
   }
@@ -34,7 +35,8 @@ class Verifier {
     std::vector<SymbolRef> symbols;
     collect_symbols(e, symbols);
     for (const SymbolRef& s : symbols) {
-      require(scope_.contains(s->id), "scope: ", where, " uses symbol ", s->name, " outside its scope");
+      require(scope_.contains(s->id), "scope: ", where, " uses symbol ", s->name,
+              " outside its scope");
     }
   }
 
@@ -45,8 +47,8 @@ class Verifier {
   void access(const Access& a, bool write) {
     buffer(a.buffer, "access");
     const Buffer& b = kernel_.buffers[a.buffer];
-    require(a.coords.size() == b.extents.size(), "access-rank: ", b.name, " has rank ", b.extents.size(), ", access ",
-            a.coords.size());
+    require(a.coords.size() == b.extents.size(), "access-rank: ", b.name, " has rank ",
+            b.extents.size(), ", access ", a.coords.size());
     require(!write || b.role != BufferRole::input, "write-input: ", b.name);
     for (const Expr& e : a.coords) expr(e, "access");
   }
@@ -58,21 +60,25 @@ class Verifier {
       scope_.insert(axis.var->id);
     }
     for (size_t k = 0; k < list.size(); ++k) {
-      require(list[k].kind != AxisKind::scan || k + 1 == list.size(), "scan-axis: must be the last inner axis");
+      require(list[k].kind != AxisKind::scan || k + 1 == list.size(),
+              "scan-axis: must be the last inner axis");
     }
   }
 
   void node(const Nest& nest, size_t phase, const Body& b, NodeId id) {
     const Node& n = b.nodes[id];
-    for (NodeId o : {n.a, n.b, n.c}) require(o == kNoNode || o < id, "ssa-order: node ", id, " uses ", o);
+    for (NodeId o : {n.a, n.b, n.c})
+      require(o == kNoNode || o < id, "ssa-order: node ", id, " uses ", o);
     auto type = [&](NodeId o) { return o == kNoNode ? DType::unknown : b.nodes[o].type; };
     switch (n.op) {
       case ScalarOp::load:
         require(n.payload < b.accesses.size(), "payload: node ", id);
         access(b.accesses[n.payload], false);
-        require(n.type == kernel_.buffers[b.accesses[n.payload].buffer].dtype, "load-type: node ", id);
+        require(n.type == kernel_.buffers[b.accesses[n.payload].buffer].dtype, "load-type: node ",
+                id);
         require((n.a == kNoNode) == (n.b == kNoNode), "load-mask: node ", id);
-        require(n.a == kNoNode || (type(n.a) == bool_ && type(n.b) == n.type), "load-mask: types of node ", id);
+        require(n.a == kNoNode || (type(n.a) == bool_ && type(n.b) == n.type),
+                "load-mask: types of node ", id);
         return;
       case ScalarOp::index:
         require(n.payload < b.exprs.size() && n.type == i64, "index: node ", id);
@@ -85,27 +91,33 @@ class Verifier {
       case ScalarOp::row: {
         require(n.payload < b.rows.size(), "payload: node ", id);
         const RowRef& r = b.rows[n.payload];
-        require(r.phase < phase && r.reduction < nest.phases[r.phase].reductions.size(), "row: node ", id);
+        require(r.phase < phase && r.reduction < nest.phases[r.phase].reductions.size(),
+                "row: node ", id);
         return;
       }
       case ScalarOp::scan:
         require(n.payload < b.scans.size() && type(n.a) == n.type, "scan: node ", id);
-        require(!nest.phases[phase].inner.empty() && nest.phases[phase].inner.back().kind == AxisKind::scan,
+        require(!nest.phases[phase].inner.empty() &&
+                    nest.phases[phase].inner.back().kind == AxisKind::scan,
                 "scan: node ", id, " outside a scan axis");
         return;
       case ScalarOp::select:
-        require(type(n.a) == bool_ && type(n.b) == n.type && type(n.c) == n.type, "select: types of node ", id);
+        require(type(n.a) == bool_ && type(n.b) == n.type && type(n.c) == n.type,
+                "select: types of node ", id);
         return;
       case ScalarOp::cast:
       case ScalarOp::constant:
-      case ScalarOp::call: return;
+      case ScalarOp::call:
+        return;
       case ScalarOp::bitcast:
         require(bit_width(type(n.a)) == bit_width(n.type), "bitcast: widths of node ", id);
         return;
-      default: break;
+      default:
+        break;
     }
     require(type(n.a) != f16 && type(n.a) != bf16, "half-arithmetic: node ", id, " ", name(n.op));
-    if (n.b != kNoNode) require(type(n.a) == type(n.b), "operand-types: node ", id, " ", name(n.op));
+    if (n.b != kNoNode)
+      require(type(n.a) == type(n.b), "operand-types: node ", id, " ", name(n.op));
   }
 
   void nest(const Nest& n) {
@@ -117,17 +129,19 @@ class Verifier {
       axes(phase.inner, false);
       for (NodeId id = 0; id < phase.body.nodes.size(); ++id) node(n, p, phase.body, id);
       for (const Store& s : phase.body.stores) {
-        require(s.access < phase.body.accesses.size() && s.value < phase.body.nodes.size(), "store: operands");
+        require(s.access < phase.body.accesses.size() && s.value < phase.body.nodes.size(),
+                "store: operands");
         access(phase.body.accesses[s.access], true);
-        require(phase.body.nodes[s.value].type == kernel_.buffers[phase.body.accesses[s.access].buffer].dtype,
+        require(phase.body.nodes[s.value].type ==
+                    kernel_.buffers[phase.body.accesses[s.access].buffer].dtype,
                 "store-type: into ", kernel_.buffers[phase.body.accesses[s.access].buffer].name);
         require(s.mask == kNoNode || phase.body.nodes[s.mask].type == bool_, "store-mask: type");
       }
       for (const Reduction& r : phase.reductions) {
         require(r.value < phase.body.nodes.size(), "reduction: operand");
         require(phase.body.nodes[r.value].type == r.type, "reduction: type");
-        require((r.op == ReduceOp::value) == phase.inner.empty(), "reduction: ", name(r.op), " over ",
-                phase.inner.size(), " inner axes");
+        require((r.op == ReduceOp::value) == phase.inner.empty(), "reduction: ", name(r.op),
+                " over ", phase.inner.size(), " inner axes");
       }
       scope_ = outer_scope;
     }
@@ -146,7 +160,8 @@ class Verifier {
           buffer(s.a, "swap");
           buffer(s.b, "swap");
           const Buffer &a = kernel_.buffers[s.a], &b = kernel_.buffers[s.b];
-          require(a.dtype == b.dtype && a.extents == b.extents, "swap: ", a.name, " and ", b.name, " differ");
+          require(a.dtype == b.dtype && a.extents == b.extents, "swap: ", a.name, " and ", b.name,
+                  " differ");
           break;
         }
         case StmtKind::for_loop:
@@ -163,7 +178,8 @@ class Verifier {
           buffer(s.predicate, "control");
           require(kernel_.buffers[s.predicate].dtype == bool_, "predicate: not boolean");
           break;
-        case StmtKind::barrier: break;
+        case StmtKind::barrier:
+          break;
       }
       statements(s.first, depth + 1);
       statements(s.second, depth + 1);
@@ -193,8 +209,8 @@ Expr product(const std::vector<Axis>& axes) {
   return n;
 }
 
-void add_cost(const Kernel& kernel, const std::vector<Stmt>& list, std::set<BufferId>& read, std::set<BufferId>& written,
-              KernelCost& total) {
+void add_cost(const Kernel& kernel, const std::vector<Stmt>& list, std::set<BufferId>& read,
+              std::set<BufferId>& written, KernelCost& total) {
   for (const Stmt& s : list) {
     add_cost(kernel, s.first, read, written, total);
     add_cost(kernel, s.second, read, written, total);
@@ -206,7 +222,8 @@ void add_cost(const Kernel& kernel, const std::vector<Stmt>& list, std::set<Buff
       for (const Node& n : phase.body.nodes) {
         if (n.op == ScalarOp::load) read.insert(phase.body.accesses[n.payload].buffer);
       }
-      for (const Store& store : phase.body.stores) written.insert(phase.body.accesses[store.access].buffer);
+      for (const Store& store : phase.body.stores)
+        written.insert(phase.body.accesses[store.access].buffer);
     }
   }
 }

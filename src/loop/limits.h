@@ -50,7 +50,8 @@ inline constexpr int64_t kDeviceSplit = 8 * 1024;
 // into blocks of this many elements,
 inline constexpr int64_t kHostBlock = 16 * 1024;
 inline constexpr int64_t kDeviceBlock = 4 * 1024;
-inline constexpr int64_t kDeviceColumnBlock = 512;  // of rows that a thread folds alone, column by column
+inline constexpr int64_t kDeviceColumnBlock =
+    512;  // of rows that a thread folds alone, column by column
 // but at most this many blocks.
 inline constexpr int64_t kMaxBlocks = 1024;
 // Neighbouring columns that one worker folds together in a reduction over slower axes.

@@ -70,8 +70,8 @@ ScalarRule unary_node(ir::ScalarOp op);
 ScalarRule binary_node(ir::ScalarOp op);
 
 // ---- simplification
-// x op e = x (and e op x = x, where commutative) for the neutral element e. Real dtypes only: products with complex 1 are
-// not exact for infinities. Sums of floats have -0, not 0.
+// x op e = x (and e op x = x, where commutative) for the neutral element e. Real dtypes only:
+// products with complex 1 are not exact for infinities. Sums of floats have -0, not 0.
 Simplify drop_neutral(double for_floats, double for_integers, bool commutative);
 
 // ---- building

@@ -14,8 +14,8 @@ namespace heddle::ops {
 struct HostTensor {
   DType dtype = DType::unknown;
   std::vector<int64_t> shape;
-  // Exactly one is filled, by dtype: floats (and FP8, FP4, E8M0) f; integers, boolean and int2/int4 i (u64 as its bit
-  // pattern); complex c.
+  // Exactly one is filled, by dtype: floats (and FP8, FP4, E8M0) f; integers, boolean and int2/int4
+  // i (u64 as its bit pattern); complex c.
   std::vector<double> f;
   std::vector<int64_t> i;
   std::vector<std::complex<double>> c;
@@ -23,7 +23,9 @@ struct HostTensor {
   HostTensor() = default;
   HostTensor(DType dtype, std::vector<int64_t> shape);  // zeros
   int64_t size() const;
-  bool is_float() const { return is_real_float(dtype) || (dtype >= DType::f8e4m3fn && dtype <= DType::f4e2m1); }
+  bool is_float() const {
+    return is_real_float(dtype) || (dtype >= DType::f8e4m3fn && dtype <= DType::f4e2m1);
+  }
 };
 
 // Rounds every element to its dtype (nearest even; integers wrap).

@@ -107,7 +107,8 @@ class Executor {
       bind(declared, t, cat("judge of ", op.name, ", result ", i));
       bool floating = is_real_float(t.dtype) || is_complex(t.dtype);
       if (options_.round || !floating) round_to_dtype(t);
-      if (options_.values != nullptr && scope.outer == nullptr) (*options_.values)[op.results[i]] = t;
+      if (options_.values != nullptr && scope.outer == nullptr)
+        (*options_.values)[op.results[i]] = t;
       scope.values[op.results[i]] = std::make_shared<HostTensor>(std::move(t));
     }
   }

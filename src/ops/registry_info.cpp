@@ -11,8 +11,9 @@ namespace heddle {
 namespace {
 
 std::string kind_name(ops::Kind kind) {
-  static constexpr const char* kNames[] = {"elementwise", "reduction", "scan",       "view",  "index",
-                                           "composite",   "library",   "structural", "source"};
+  static constexpr const char* kNames[] = {"elementwise", "reduction",  "scan",
+                                           "view",        "index",      "composite",
+                                           "library",     "structural", "source"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -76,7 +77,9 @@ std::vector<OperationInfo> operations() {
                                              (o.variadic ? ", any number" : ""));
     }
     for (const ops::AttrSpec& a : def->attrs) {
-      info.attributes.emplace_back(a.name, a.doc + (a.fallback ? " (default " + std::visit(AttrText{}, *a.fallback) + ")" : ""));
+      info.attributes.emplace_back(
+          a.name,
+          a.doc + (a.fallback ? " (default " + std::visit(AttrText{}, *a.fallback) + ")" : ""));
     }
     info.gradient = gradient_text(*def);
     list.push_back(std::move(info));

@@ -1,5 +1,5 @@
-#include "base/small_float.h"
 #include "ir/body.h"
+#include "base/small_float.h"
 #include "ir/kernel.h"
 #include "ir/scalar_eval.h"
 
@@ -43,7 +43,8 @@ TEST(Body, TakeDropsUnusedAndKeepsBinds) {
 
 TEST(Scalar, CastsSaturateThenWrap) {
   auto cast = [](double v, DType to) {
-    return eval_scalar(ScalarOp::cast, to, f32, std::bit_cast<uint32_t>(static_cast<float>(v)), 0, 0);
+    return eval_scalar(ScalarOp::cast, to, f32, std::bit_cast<uint32_t>(static_cast<float>(v)), 0,
+                       0);
   };
   EXPECT_EQ(static_cast<int8_t>(cast(130, i8)), -126);
   EXPECT_EQ(static_cast<int8_t>(cast(-129, i8)), 127);
@@ -60,16 +61,18 @@ TEST(Scalar, MinMaxFollowTheirNanRules) {
   auto value = [](uint64_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b)); };
   EXPECT_TRUE(std::isnan(value(eval_scalar(ScalarOp::max, f32, f32, bits(NAN), bits(2), 0))));
   EXPECT_EQ(value(eval_scalar(ScalarOp::max_num, f32, f32, bits(NAN), bits(2), 0)), 2.0f);
-  EXPECT_TRUE(std::signbit(value(eval_scalar(ScalarOp::min, f32, f32, bits(0.0f), bits(-0.0f), 0))));
+  EXPECT_TRUE(
+      std::signbit(value(eval_scalar(ScalarOp::min, f32, f32, bits(0.0f), bits(-0.0f), 0))));
 }
 
 TEST(SmallFloat, RoundTripsEveryPattern) {
-  for (DType d : {f16, bf16, DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::f8e8m0,
-                  DType::f4e2m1}) {
+  for (DType d : {f16, bf16, DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz,
+                  DType::f8e8m0, DType::f4e2m1}) {
     for (uint32_t bits = 0; bits < (1u << bit_width(d)); ++bits) {
       double v = base::decode_small_float(d, bits);
       if (std::isnan(v)) {
-        if (d != DType::f4e2m1) EXPECT_TRUE(std::isnan(base::decode_small_float(d, base::encode_small_float(d, v))));
+        if (d != DType::f4e2m1)
+          EXPECT_TRUE(std::isnan(base::decode_small_float(d, base::encode_small_float(d, v))));
       } else {
         EXPECT_EQ(base::encode_small_float(d, v), bits) << name(d) << " " << v;
       }
@@ -83,8 +86,10 @@ TEST(SmallFloat, RoundsToNearestEven) {
   EXPECT_EQ(base::encode_small_float(f16, 65520), 0x7c00u);
   EXPECT_EQ(base::encode_small_float(f16, 0x1p-25), 0u);
   EXPECT_EQ(base::encode_small_float(f16, 0x1.8p-24), 2u);
-  EXPECT_TRUE(std::isnan(base::decode_small_float(DType::f8e4m3fn, base::encode_small_float(DType::f8e4m3fn, 1e6))));
-  EXPECT_EQ(base::decode_small_float(DType::f4e2m1, base::encode_small_float(DType::f4e2m1, 100)), 6.0);
+  EXPECT_TRUE(std::isnan(
+      base::decode_small_float(DType::f8e4m3fn, base::encode_small_float(DType::f8e4m3fn, 1e6))));
+  EXPECT_EQ(base::decode_small_float(DType::f4e2m1, base::encode_small_float(DType::f4e2m1, 100)),
+            6.0);
 }
 
 TEST(Kernel, VerifyNamesTheBrokenRule) {

@@ -92,7 +92,8 @@ class Random {
     for (int k = 0; k < 3; ++k) {
       dims_.emplace_back(Dim("d" + std::to_string(k), 1));
       loops_.emplace_back(make_loop_symbol("i" + std::to_string(k), dims_.back()));
-      loops_.emplace_back(make_loop_symbol("k" + std::to_string(k), Expr(static_cast<int64_t>(3 + 2 * k))));
+      loops_.emplace_back(
+          make_loop_symbol("k" + std::to_string(k), Expr(static_cast<int64_t>(3 + 2 * k))));
     }
   }
   struct Tree {
@@ -119,7 +120,8 @@ class Random {
       Tree b = make(depth - 1);
       return {max(a.e, b.e), [=](const Values& v) { return std::max(a.f(v), b.f(v)); }};
     }
-    Tree d = rng_() % 3 == 0 ? Tree{dims_[rng_() % 3], nullptr} : Tree{Expr(static_cast<int64_t>(1 + rng_() % 12)), nullptr};
+    Tree d = rng_() % 3 == 0 ? Tree{dims_[rng_() % 3], nullptr}
+                             : Tree{Expr(static_cast<int64_t>(1 + rng_() % 12)), nullptr};
     Expr divisor = d.e;
     auto floor_div = [](int64_t x, int64_t y) { return x >= 0 ? x / y : -((-x + y - 1) / y); };
     bool div = pick == 6;
@@ -165,7 +167,8 @@ TEST(Expr, RandomExpressionsKeepTheirValue) {
       ASSERT_LE(t.e.lower(), expected) << "seed " << seed << ": " << t.e.to_string();
       ASSERT_GE(t.e.upper(), expected) << "seed " << seed << ": " << t.e.to_string();
     }
-    Expr again = substitute(t.e + 1, [](const SymbolRef& s) -> std::optional<Expr> { return Expr(s); });
+    Expr again =
+        substitute(t.e + 1, [](const SymbolRef& s) -> std::optional<Expr> { return Expr(s); });
     ASSERT_EQ(again, t.e + 1) << "seed " << seed;
   }
 }

@@ -1,5 +1,6 @@
-// The op matrix: every operation of the registry x dtype x kinds of feeds and outputs, against the judge. The cases come from
-// each OpDef's samples; shapes are varied (empty, zero-rank, size 1, primes, rank 9) wherever inference accepts them.
+// The op matrix: every operation of the registry x dtype x kinds of feeds and outputs, against the
+// judge. The cases come from each OpDef's samples; shapes are varied (empty, zero-rank, size 1,
+// primes, rank 9) wherever inference accepts them.
 #include "ops/judge.h"
 #include "ops/opdef.h"
 #include "support/numeric.h"
@@ -20,9 +21,32 @@ using ops::HostTensor;
 using ops::OpDef;
 using Shapes = std::vector<std::vector<int64_t>>;
 
-constexpr DType kDTypes[] = {f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_, c32, c64, c128,
-                             DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::f8e8m0,
-                             DType::f4e2m1, DType::i2, DType::i4, DType::u2, DType::u4};
+constexpr DType kDTypes[] = {f64,
+                             f32,
+                             f16,
+                             bf16,
+                             i8,
+                             i16,
+                             i32,
+                             i64,
+                             u8,
+                             u16,
+                             u32,
+                             u64,
+                             bool_,
+                             c32,
+                             c64,
+                             c128,
+                             DType::f8e4m3fn,
+                             DType::f8e5m2,
+                             DType::f8e4m3fnuz,
+                             DType::f8e5m2fnuz,
+                             DType::f8e8m0,
+                             DType::f4e2m1,
+                             DType::i2,
+                             DType::i4,
+                             DType::u2,
+                             DType::u4};
 
 const ops::OperandSpec& operand_spec(const OpDef& def, size_t k) {
   return def.operands[std::min(k, def.operands.size() - 1)];
@@ -65,8 +89,8 @@ std::vector<Shapes> shape_variants(const OpDef& def, const Shapes& shapes) {
   }
   variants.push_back(renamed(shapes, primes));
   if (def.kind == ops::Kind::elementwise) {
-    variants.push_back(Shapes(shapes.size()));                       // zero-rank
-    variants.push_back(Shapes(shapes.size(), {67, 259}));            // vectors with tails, several rows
+    variants.push_back(Shapes(shapes.size()));             // zero-rank
+    variants.push_back(Shapes(shapes.size(), {67, 259}));  // vectors with tails, several rows
     Shapes deep = shapes;
     for (auto& shape : deep) {
       while (shape.size() < 9) shape.insert(shape.begin(), shape.size() % 3 == 0 ? 2 : 1);
@@ -81,7 +105,8 @@ enum class Layout { packed, transposed, stepped, repeated };
 
 Array lay_out(const HostTensor& t, Layout layout) {
   Array packed = to_array(t);
-  if (is_sub_byte(t.dtype) || t.shape.empty() || t.size() == 0 || layout == Layout::packed) return packed;
+  if (is_sub_byte(t.dtype) || t.shape.empty() || t.size() == 0 || layout == Layout::packed)
+    return packed;
   int rank = packed.rank();
   if (layout == Layout::transposed) {
     std::vector<int> reversed(static_cast<size_t>(rank));
@@ -89,7 +114,8 @@ Array lay_out(const HostTensor& t, Layout layout) {
     Array turned = packed.transpose(reversed);
     return to_array(to_host(turned)).transpose(reversed);
   }
-  // A larger array with gaps and an offset; elements sit at 1, 4, 7, ... of the last axis, at 1, 2, ... of the others.
+  // A larger array with gaps and an offset; elements sit at 1, 4, 7, ... of the last axis, at 1, 2,
+  // ... of the others.
   std::vector<int64_t> shape = t.shape;
   for (size_t k = 0; k + 1 < shape.size(); ++k) shape[k] += 2;
   shape.back() = shape.back() * 3 + 2;
@@ -97,7 +123,8 @@ Array lay_out(const HostTensor& t, Layout layout) {
   std::vector<int64_t> strides = ops::row_major_strides(shape);
   ops::for_each_index(t.shape, [&](const std::vector<int64_t>& at, int64_t flat) {
     int64_t k = 0;
-    for (size_t a = 0; a < at.size(); ++a) k += strides[a] * (a + 1 == at.size() ? at[a] * 3 + 1 : at[a] + 1);
+    for (size_t a = 0; a < at.size(); ++a)
+      k += strides[a] * (a + 1 == at.size() ? at[a] * 3 + 1 : at[a] + 1);
     auto to = static_cast<size_t>(k), from = static_cast<size_t>(flat);
     if (!t.f.empty()) base.f[to] = t.f[from];
     if (!t.i.empty()) base.i[to] = t.i[from];
@@ -137,8 +164,8 @@ double largest(const std::vector<HostTensor>& feeds) {
 class OpMatrix : public testing::TestWithParam<std::string> {
  protected:
   void run_case(const OpDef& def, const ops::Sample& sample, const Shapes& shapes, DType dtype);
-  void check(const std::string& what, const std::vector<Array>& results, const std::vector<HostTensor>& expected,
-             Tolerance t) {
+  void check(const std::string& what, const std::vector<Array>& results,
+             const std::vector<HostTensor>& expected, Tolerance t) {
     for (size_t k = 0; k < expected.size(); ++k) {
       std::string d = difference(to_host(results[k]), expected[k], t);
       EXPECT_EQ(d, "") << what << ", result " << k;
@@ -160,7 +187,8 @@ std::string describe_case(const OpDef& def, const Shapes& shapes, DType dtype) {
   return s + ")";
 }
 
-void OpMatrix::run_case(const OpDef& def, const ops::Sample& sample, const Shapes& shapes, DType dtype) {
+void OpMatrix::run_case(const OpDef& def, const ops::Sample& sample, const Shapes& shapes,
+                        DType dtype) {
   Graph graph;
   Tensors operands;
   std::vector<HostTensor> feeds;
@@ -188,7 +216,8 @@ void OpMatrix::run_case(const OpDef& def, const ops::Sample& sample, const Shape
   spec.targets = results;
   auto judged = ir::extract(*graph.impl(), fed, wanted, {}).graph;
   std::vector<HostTensor> expected = ops::judge(*judged, feeds);
-  Tolerance t = tolerance(results[0].dtype(), def.kind == ops::Kind::elementwise ? 1 : total(shapes), largest(feeds));
+  Tolerance t = tolerance(results[0].dtype(),
+                          def.kind == ops::Kind::elementwise ? 1 : total(shapes), largest(feeds));
 
   Executable executable = graph.compile(spec, device_);
   std::vector<Array> packed, stepped, transposed, same;
@@ -206,7 +235,8 @@ void OpMatrix::run_case(const OpDef& def, const ops::Sample& sample, const Shape
   check("transposed", executable.run(transposed), expected, t);
   check("stride 0", executable.run(same), ops::judge(*judged, same_feeds), t);
   std::vector<Array> outputs;
-  for (const HostTensor& e : expected) outputs.push_back(lay_out(HostTensor(e.dtype, e.shape), Layout::stepped));
+  for (const HostTensor& e : expected)
+    outputs.push_back(lay_out(HostTensor(e.dtype, e.shape), Layout::stepped));
   executable.run_into(packed, outputs);
   check("given strided outputs", outputs, expected, t);
   ++ran_;
@@ -234,7 +264,8 @@ std::vector<std::string> names() {
   ops::link_all_ops();
   std::vector<std::string> list;
   for (const OpDef* def : ops::all_ops()) {
-    if (def->kind != ops::Kind::structural && def->kind != ops::Kind::source) list.push_back(def->name);
+    if (def->kind != ops::Kind::structural && def->kind != ops::Kind::source)
+      list.push_back(def->name);
   }
   return list;
 }

@@ -1,7 +1,7 @@
 #include "ops/storage.h"
 #include "base/small_float.h"
-#include "support/body_eval.h"
 #include "ops/helpers.h"
+#include "support/body_eval.h"
 
 #include <gtest/gtest.h>
 

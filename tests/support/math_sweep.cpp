@@ -1,7 +1,7 @@
 #include "support/math_sweep.h"
 
-#include "support/body_eval.h"
 #include "ops/math_functions.h"
+#include "support/body_eval.h"
 
 #include <algorithm>
 #include <bit>

@@ -11,12 +11,14 @@ namespace heddle::test {
 
 using ops::HostTensor;
 
-HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, std::mt19937_64& rng, double low, double high) {
+HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, std::mt19937_64& rng, double low,
+                         double high) {
   HostTensor t(dtype, std::move(shape));
   std::uniform_real_distribution<double> uniform(low, high);
   for (double& v : t.f) v = uniform(rng);
   for (int64_t& v : t.i) {
-    v = dtype == bool_ ? static_cast<int64_t>(rng() & 1) : static_cast<int64_t>(std::lround(uniform(rng)));
+    v = dtype == bool_ ? static_cast<int64_t>(rng() & 1)
+                       : static_cast<int64_t>(std::lround(uniform(rng)));
     if (is_unsigned_integer(dtype) || dtype == DType::u2 || dtype == DType::u4) v = std::abs(v);
   }
   for (auto& v : t.c) v = {uniform(rng), uniform(rng)};
@@ -24,21 +26,31 @@ HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, std::mt19937_6
   return t;
 }
 
-Array to_array(const HostTensor& t) { return Array::from_bytes(t.dtype, t.shape, ops::to_bytes(t)); }
+Array to_array(const HostTensor& t) {
+  return Array::from_bytes(t.dtype, t.shape, ops::to_bytes(t));
+}
 HostTensor to_host(const Array& a) { return ops::from_bytes(a.dtype(), a.shape(), a.to_bytes()); }
 
 double epsilon(DType dtype) {
   switch (real_part(dtype)) {
-    case DType::f64: return 0x1p-52;
-    case DType::f32: return 0x1p-23;
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
+    case DType::f64:
+      return 0x1p-52;
+    case DType::f32:
+      return 0x1p-23;
+    case DType::f16:
+      return 0x1p-10;
+    case DType::bf16:
+      return 0x1p-7;
     case DType::f8e4m3fn:
-    case DType::f8e4m3fnuz: return 0x1p-3;
+    case DType::f8e4m3fnuz:
+      return 0x1p-3;
     case DType::f8e5m2:
-    case DType::f8e5m2fnuz: return 0x1p-2;
-    case DType::f4e2m1: return 0.5;
-    default: return 0;
+    case DType::f8e5m2fnuz:
+      return 0x1p-2;
+    case DType::f4e2m1:
+      return 0.5;
+    default:
+      return 0;
   }
 }
 
@@ -46,7 +58,8 @@ Tolerance tolerance(DType dtype, int64_t length, double scale) {
   double e = epsilon(dtype), accumulated = epsilon(compute_type(dtype));
   double n = static_cast<double>(std::max<int64_t>(length, 1));
   return {4 * e, n > 1 ? 4 * accumulated * n * scale + e * std::numeric_limits<float>::min()
-                       : std::max(4 * e * std::numeric_limits<float>::min(), dtype == f16 ? 0x1p-24 : 0.0)};
+                       : std::max(4 * e * std::numeric_limits<float>::min(),
+                                  dtype == f16 ? 0x1p-24 : 0.0)};
 }
 
 namespace {
@@ -63,8 +76,8 @@ std::string difference(const HostTensor& actual, const HostTensor& expected, Tol
   std::ostringstream out;
   out.precision(17);
   if (actual.dtype != expected.dtype || actual.shape != expected.shape) {
-    out << "types differ: " << name(actual.dtype) << " of rank " << actual.shape.size() << ", expected "
-        << name(expected.dtype) << " of rank " << expected.shape.size();
+    out << "types differ: " << name(actual.dtype) << " of rank " << actual.shape.size()
+        << ", expected " << name(expected.dtype) << " of rank " << expected.shape.size();
     for (int64_t n : actual.shape) out << " " << n;
     out << " |";
     for (int64_t n : expected.shape) out << " " << n;
@@ -92,7 +105,8 @@ std::string difference(const HostTensor& actual, const HostTensor& expected, Tol
 }
 
 Device test_device() {
-  if (std::optional<std::string> wanted = base::env("HEDDLE_TEST_DEVICE"); wanted && !wanted->empty()) {
+  if (std::optional<std::string> wanted = base::env("HEDDLE_TEST_DEVICE");
+      wanted && !wanted->empty()) {
     return device(*wanted);
   }
   for (const DeviceReport& r : devices()) {

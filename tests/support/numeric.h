@@ -1,4 +1,5 @@
-// Values for tests and how closely results must agree: tolerances come from the dtype and the length of a reduction.
+// Values for tests and how closely results must agree: tolerances come from the dtype and the
+// length of a reduction.
 #pragma once
 
 #include "ops/host_tensor.h"
@@ -13,9 +14,10 @@
 
 namespace heddle::test {
 
-// Random values in [low, high] that the dtype holds exactly: integers are rounded, booleans are coin tosses.
-ops::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, std::mt19937_64& rng, double low = -2,
-                              double high = 2);
+// Random values in [low, high] that the dtype holds exactly: integers are rounded, booleans are
+// coin tosses.
+ops::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, std::mt19937_64& rng,
+                              double low = -2, double high = 2);
 
 Array to_array(const ops::HostTensor& t);  // on the host, packed
 ops::HostTensor to_host(const Array& a);   // packed copy of any array
@@ -26,14 +28,17 @@ double epsilon(DType dtype);
 struct Tolerance {
   double relative = 0, absolute = 0;
 };
-// `length`: how many terms were folded into a result; `scale`: their largest magnitude. Elementary functions promise 2 ULP,
-// composites a few of them.
+// `length`: how many terms were folded into a result; `scale`: their largest magnitude. Elementary
+// functions promise 2 ULP, composites a few of them.
 Tolerance tolerance(DType dtype, int64_t length, double scale);
 
-// Empty where they agree (NaN with NaN, infinities exactly), else the first difference with its position.
-std::string difference(const ops::HostTensor& actual, const ops::HostTensor& expected, Tolerance tolerance);
+// Empty where they agree (NaN with NaN, infinities exactly), else the first difference with its
+// position.
+std::string difference(const ops::HostTensor& actual, const ops::HostTensor& expected,
+                       Tolerance tolerance);
 
-// HEDDLE_TEST_DEVICE, else the CPU with compiled kernels where its backend is there, else the interpreter.
+// HEDDLE_TEST_DEVICE, else the CPU with compiled kernels where its backend is there, else the
+// interpreter.
 Device test_device();
 // HEDDLE_SEED, else `fallback`; printed by the caller.
 uint64_t test_seed(uint64_t fallback);

@@ -23,7 +23,8 @@ struct Item {
 
 class Builder {
  public:
-  Builder(uint64_t seed, const RandomGraphOptions& options, RandomGraph& out) : rng_(seed), options_(options), out_(out) {
+  Builder(uint64_t seed, const RandomGraphOptions& options, RandomGraph& out)
+      : rng_(seed), options_(options), out_(out) {
     out_.symbolic = chance(options.symbolic);
     static constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 8, 13, 16, 17, 31, 32, 33, 64};
     for (int k = 0; k < 3; ++k) {
@@ -39,7 +40,9 @@ class Builder {
 
   void build() {
     bool rows = chance(options_.row_programs), regions = chance(options_.regions);
-    int steps = options_.min_steps + static_cast<int>(rng_() % static_cast<uint64_t>(options_.max_steps - options_.min_steps + 1));
+    int steps = options_.min_steps +
+                static_cast<int>(
+                    rng_() % static_cast<uint64_t>(options_.max_steps - options_.min_steps + 1));
     for (int k = 0; k < steps; ++k) {
       if (rows && k % 4 == 1) {
         row_program();
@@ -81,43 +84,67 @@ class Builder {
     return pool_.front();
   }
 
-  void add(const Tensor& t, std::vector<int64_t> sizes) { pool_.push_back({t, std::move(sizes), false}); }
+  void add(const Tensor& t, std::vector<int64_t> sizes) {
+    pool_.push_back({t, std::move(sizes), false});
+  }
 
   // Keeps magnitudes near 1, so that errors stay comparable.
   Tensor tame(const Tensor& t) {
     switch (rng_() % 3) {
-      case 0: return tanh(t);
-      case 1: return t / (square(t) + 1.0);
-      default: return sigmoid(t) - 0.5;
+      case 0:
+        return tanh(t);
+      case 1:
+        return t / (square(t) + 1.0);
+      default:
+        return sigmoid(t) - 0.5;
     }
   }
 
   Tensor unary(const Tensor& t) {
     switch (rng_() % 12) {
-      case 0: return tanh(t);
-      case 1: return sigmoid(t);
-      case 2: return exp(tanh(t));
-      case 3: return sqrt(abs(t) + 0.25);
-      case 4: return relu(t);
-      case 5: return erf(t);
-      case 6: return log(abs(t) + 1.0);
-      case 7: return negate(t);
-      case 8: return abs(t);
-      case 9: return rsqrt(square(t) + 1.0);
-      case 10: return power(abs(t) + 0.5, constant_like(t, 0.75));
-      default: return clamp(t, constant_like(t, -0.75), constant_like(t, 1.25));
+      case 0:
+        return tanh(t);
+      case 1:
+        return sigmoid(t);
+      case 2:
+        return exp(tanh(t));
+      case 3:
+        return sqrt(abs(t) + 0.25);
+      case 4:
+        return relu(t);
+      case 5:
+        return erf(t);
+      case 6:
+        return log(abs(t) + 1.0);
+      case 7:
+        return negate(t);
+      case 8:
+        return abs(t);
+      case 9:
+        return rsqrt(square(t) + 1.0);
+      case 10:
+        return power(abs(t) + 0.5, constant_like(t, 0.75));
+      default:
+        return clamp(t, constant_like(t, -0.75), constant_like(t, 1.25));
     }
   }
 
   Tensor binary(const Tensor& a, const Tensor& b) {
     switch (rng_() % 7) {
-      case 0: return a + b;
-      case 1: return a - b;
-      case 2: return tame(a * b);
-      case 3: return minimum(a, b);
-      case 4: return maximum(a, b);
-      case 5: return a / (square(b) + 1.0);
-      default: return (a + b) * 0.5;
+      case 0:
+        return a + b;
+      case 1:
+        return a - b;
+      case 2:
+        return tame(a * b);
+      case 3:
+        return minimum(a, b);
+      case 4:
+        return maximum(a, b);
+      case 5:
+        return a / (square(b) + 1.0);
+      default:
+        return (a + b) * 0.5;
     }
   }
 
@@ -146,10 +173,14 @@ class Builder {
 
   Tensor reduce(const Tensor& x, const ReduceOptions& o) {
     switch (rng_() % 4) {
-      case 0: return reduce_max(x, o);
-      case 1: return reduce_min(x, o);
-      case 2: return tanh(sum(x, o));
-      default: return mean(x, o);
+      case 0:
+        return reduce_max(x, o);
+      case 1:
+        return reduce_min(x, o);
+      case 2:
+        return tanh(sum(x, o));
+      default:
+        return mean(x, o);
     }
   }
 
@@ -202,11 +233,12 @@ class Builder {
       default: {
         Tensor zero = out_.graph.constant(int64_t{0}, i32);
         auto limit = static_cast<double>(1 + rng_() % 6);
-        Tensors r = while_loop({zero, x.t}, [&](const Tensors& v) { return v[0] < limit; },
-                               [&](const Tensors& v) {
-                                 Tensor m = mean(v[1]);
-                                 return Tensors{v[0] + 1.0, tanh(v[1] + y.t * 0.125 - m)};
-                               });
+        Tensors r = while_loop(
+            {zero, x.t}, [&](const Tensors& v) { return v[0] < limit; },
+            [&](const Tensors& v) {
+              Tensor m = mean(v[1]);
+              return Tensors{v[0] + 1.0, tanh(v[1] + y.t * 0.125 - m)};
+            });
         add(r[1], x.sizes);
         return;
       }
@@ -236,9 +268,10 @@ class Builder {
       }
       case 2: {
         PadOptions o;
-        static constexpr PaddingMode kModes[] = {PaddingMode::constant, PaddingMode::reflect, PaddingMode::symmetric,
-                                                 PaddingMode::clamp_to_edge, PaddingMode::zero, PaddingMode::periodic,
-                                                 PaddingMode::anti_periodic};
+        static constexpr PaddingMode kModes[] = {
+            PaddingMode::constant,      PaddingMode::reflect, PaddingMode::symmetric,
+            PaddingMode::clamp_to_edge, PaddingMode::zero,    PaddingMode::periodic,
+            PaddingMode::anti_periodic};
         o.mode = kModes[rng_() % 7];
         o.value = 0.5;
         std::vector<int64_t> sizes = x.sizes;
@@ -271,7 +304,8 @@ class Builder {
         add(concat({x.t, unary(x.t)}, axis), sizes);
         return;
       }
-      default: add(cumulative_sum(tame(x.t), {.axis = static_cast<int>(rng_() % rank)}) * 0.125, x.sizes);
+      default:
+        add(cumulative_sum(tame(x.t), {.axis = static_cast<int>(rng_() % rank)}) * 0.125, x.sizes);
     }
   }
 
@@ -280,8 +314,8 @@ class Builder {
     if (x.sizes.size() < 2) return;
     std::vector<float> w(9);
     for (float& v : w) v = static_cast<float>(static_cast<int>(rng_() % 9) - 4) * 0.125F;
-    static constexpr PaddingMode kModes[] = {PaddingMode::zero, PaddingMode::clamp_to_edge, PaddingMode::periodic,
-                                             PaddingMode::constant};
+    static constexpr PaddingMode kModes[] = {PaddingMode::zero, PaddingMode::clamp_to_edge,
+                                             PaddingMode::periodic, PaddingMode::constant};
     StencilOptions o;
     o.boundary = kModes[rng_() % 4];
     o.constant = 0.25;
@@ -300,7 +334,8 @@ class Builder {
     DType d = chance(0.5) ? i32 : i64;
     Tensor indices = out_.graph.placeholder(d, {count}, "i" + std::to_string(out_.feeds.size()));
     out_.feeds.push_back(indices);
-    out_.values.push_back(random_tensor(d, {count}, rng_, static_cast<double>(-n), static_cast<double>(n)));
+    out_.values.push_back(
+        random_tensor(d, {count}, rng_, static_cast<double>(-n), static_cast<double>(n)));
     Tensor g = gather(x.t, indices, {.axis = axis});
     std::vector<int64_t> sizes = x.sizes;
     sizes[static_cast<size_t>(axis)] = count;
@@ -354,12 +389,18 @@ class Builder {
         return;
       }
       case 5:
-      case 6: return view_step();
-      case 7: return window_step();
-      case 8: return index_step();
-      case 9: return integer_step();
-      case 10: return type_step();
-      case 11: return matmul_step();
+      case 6:
+        return view_step();
+      case 7:
+        return window_step();
+      case 8:
+        return index_step();
+      case 9:
+        return integer_step();
+      case 10:
+        return type_step();
+      case 11:
+        return matmul_step();
       case 12: {
         Item x = float_item();
         Item feed = pool_[rng_() % 2];
@@ -373,7 +414,8 @@ class Builder {
         std::vector<int> axes = some_axes(x.sizes.size());
         std::vector<int64_t> sizes;
         for (size_t k = 0; k < x.sizes.size(); ++k) {
-          if (std::find(axes.begin(), axes.end(), static_cast<int>(k)) == axes.end()) sizes.push_back(x.sizes[k]);
+          if (std::find(axes.begin(), axes.end(), static_cast<int>(k)) == axes.end())
+            sizes.push_back(x.sizes[k]);
         }
         add(reduce(x.t, {.axes = axes}), sizes);
       }
@@ -382,13 +424,15 @@ class Builder {
 
   void finish() {
     size_t count = 1 + rng_() % 3;
-    for (size_t k = 0; k < count && k < pool_.size(); ++k) out_.targets.push_back(pool_[pool_.size() - 1 - k].t);
+    for (size_t k = 0; k < count && k < pool_.size(); ++k)
+      out_.targets.push_back(pool_[pool_.size() - 1 - k].t);
     for (const Tensor& t : integers_) out_.targets.push_back(t);
     std::vector<std::pair<ir::ValueId, std::optional<Type>>> fed;
     std::vector<ir::ValueId> wanted;
     for (const Tensor& t : out_.feeds) fed.emplace_back(t.id(), std::nullopt);
     for (const Tensor& t : out_.targets) wanted.push_back(t.id());
-    out_.operations = static_cast<int>(ir::extract(*out_.graph.impl(), fed, wanted, {}).graph->op_count());
+    out_.operations =
+        static_cast<int>(ir::extract(*out_.graph.impl(), fed, wanted, {}).graph->op_count());
   }
 
   std::mt19937_64 rng_;
@@ -403,7 +447,8 @@ class Builder {
 double largest_gap(const HostTensor& a, const HostTensor& b) {
   double gap = 0;
   for (size_t k = 0; k < a.f.size(); ++k) {
-    if (std::isfinite(a.f[k]) && std::isfinite(b.f[k])) gap = std::max(gap, std::fabs(a.f[k] - b.f[k]));
+    if (std::isfinite(a.f[k]) && std::isfinite(b.f[k]))
+      gap = std::max(gap, std::fabs(a.f[k] - b.f[k]));
   }
   return gap;
 }
@@ -414,8 +459,9 @@ double largest(const HostTensor& a) {
   return m;
 }
 
-// Values of half types stay unrounded inside a kernel, so a difference that is 0 when every result is rounded may be as
-// large as one rounding of its operands (which are of order 1 in these graphs).
+// Values of half types stay unrounded inside a kernel, so a difference that is 0 when every result
+// is rounded may be as large as one rounding of its operands (which are of order 1 in these
+// graphs).
 double coarsest_rounding(const ir::Graph& graph) {
   double e = 0;
   for (ir::ValueId v = 0; v < graph.value_count(); ++v) {
@@ -447,7 +493,8 @@ Verdict judge_random_graph(const RandomGraph& random) {
   double floor = std::max(coarsest_rounding(*graph), 0x1p-20);
   for (size_t k = 0; k < rounded.size(); ++k) {
     double e = std::max(epsilon(rounded[k].dtype), 0x1p-23);
-    v.allowed.push_back(16 * largest_gap(v.exact[k], rounded[k]) + 32 * e * largest(v.exact[k]) + floor);
+    v.allowed.push_back(16 * largest_gap(v.exact[k], rounded[k]) + 32 * e * largest(v.exact[k]) +
+                        floor);
   }
   return v;
 }
@@ -456,7 +503,9 @@ std::string compare_with(const Verdict& verdict, const std::vector<Array>& resul
   for (size_t k = 0; k < results.size(); ++k) {
     HostTensor expected = verdict.exact[k];
     std::string d = difference(to_host(results[k]), expected, {0, verdict.allowed[k]});
-    if (!d.empty()) return "target " + std::to_string(k) + ": " + d + " (allowed " + std::to_string(verdict.allowed[k]) + ")";
+    if (!d.empty())
+      return "target " + std::to_string(k) + ": " + d + " (allowed " +
+             std::to_string(verdict.allowed[k]) + ")";
   }
   return "";
 }

@@ -1,4 +1,5 @@
-// Random graphs with their feeds: what the fuzzer and the scheduler's tests run. Everything follows from the seed.
+// Random graphs with their feeds: what the fuzzer and the scheduler's tests run. Everything follows
+// from the seed.
 #pragma once
 
 #include "ops/host_tensor.h"
@@ -29,8 +30,9 @@ struct RandomGraph {
 
 RandomGraph random_graph(uint64_t seed, const RandomGraphOptions& options = {});
 
-// What a right result may look like: judged once in f64 without rounding and once with every result rounded. The gap
-// between the two, as the largest over a tensor, says how much rounding errors grow in this graph.
+// What a right result may look like: judged once in f64 without rounding and once with every result
+// rounded. The gap between the two, as the largest over a tensor, says how much rounding errors
+// grow in this graph.
 struct Verdict {
   std::vector<ops::HostTensor> exact;
   std::vector<double> allowed;  // absolute, one a target

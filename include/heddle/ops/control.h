@@ -12,11 +12,14 @@ namespace heddle {
 class Graph;
 
 Tensor read_variable(const Tensor& variable);
-// Runs only as a target operation or a dependency. Program order holds among effects on one variable.
+// Runs only as a target operation or a dependency. Program order holds among effects on one
+// variable.
 Operation assign(const Tensor& variable, const Tensor& value);
 // Every op made in `body` runs after `operations`.
-Tensors with_dependencies(const std::vector<Operation>& operations, const std::function<Tensors()>& body);
-Tensor with_dependencies(const std::vector<Operation>& operations, const std::function<Tensor()>& body);
+Tensors with_dependencies(const std::vector<Operation>& operations,
+                          const std::function<Tensors()>& body);
+Tensor with_dependencies(const std::vector<Operation>& operations,
+                         const std::function<Tensor()>& body);
 
 // predicate: a boolean scalar. Both blocks give the same number of tensors with equal types.
 Tensors cond(const Tensor& predicate, const std::function<Tensors()>& then_block,
@@ -24,8 +27,9 @@ Tensors cond(const Tensor& predicate, const std::function<Tensors()>& then_block
 Tensor cond(const Tensor& predicate, const std::function<Tensor()>& then_block,
             const std::function<Tensor()>& else_block);
 
-// The general loop: `before` gets the carried values and gives (predicate, values for `after` or, when false, the
-// results); `after` gives the next carried values. Types of carried values never change.
+// The general loop: `before` gets the carried values and gives (predicate, values for `after` or,
+// when false, the results); `after` gives the next carried values. Types of carried values never
+// change.
 struct LoopResult {
   Tensor predicate;
   Tensors values;
@@ -34,24 +38,30 @@ struct WhileOptions {
   std::optional<int64_t> max_iterations = {};  // a bound: the loop ends there; needed for gradients
   std::string name = {};
 };
-Tensors while_loop_general(const Tensors& initial, const std::function<LoopResult(const Tensors&)>& before,
-                           const std::function<Tensors(const Tensors&)>& after, const WhileOptions& options = {});
+Tensors while_loop_general(const Tensors& initial,
+                           const std::function<LoopResult(const Tensors&)>& before,
+                           const std::function<Tensors(const Tensors&)>& after,
+                           const WhileOptions& options = {});
 // While `condition` holds: values = body(values).
 Tensors while_loop(const Tensors& initial, const std::function<Tensor(const Tensors&)>& condition,
-                   const std::function<Tensors(const Tensors&)>& body, const WhileOptions& options = {});
+                   const std::function<Tensors(const Tensors&)>& body,
+                   const WhileOptions& options = {});
 // body(i, values) for i = 0 .. count-1. count: an extent, or an i32/i64 scalar tensor.
 Tensors for_loop(const Expr& count, const Tensors& initial,
                  const std::function<Tensors(const Tensor&, const Tensors&)>& body);
 Tensors for_loop(const Tensor& count, const Tensors& initial,
                  const std::function<Tensors(const Tensor&, const Tensors&)>& body);
-Tensors for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step, const Tensors& initial,
+Tensors for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step,
+                 const Tensors& initial,
                  const std::function<Tensors(const Tensor&, const Tensors&)>& body);
-// For each i: (values, outputs) = body(values, slices xs[i]); outputs are stacked along a new axis 0.
+// For each i: (values, outputs) = body(values, slices xs[i]); outputs are stacked along a new axis
+// 0.
 struct ScanResult {
   Tensors carried, stacked;
 };
-ScanResult scan(const Tensors& initial, const Tensors& xs,
-                const std::function<ScanResult(const Tensors& values, const Tensors& slices)>& body);
+ScanResult scan(
+    const Tensors& initial, const Tensors& xs,
+    const std::function<ScanResult(const Tensors& values, const Tensors& slices)>& body);
 // Calls another graph (its placeholders, in order, are the parameters; `targets` the results).
 Tensors call(const Graph& callee, const Tensors& targets, const Tensors& arguments);
 

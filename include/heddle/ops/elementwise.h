@@ -8,7 +8,8 @@ namespace heddle {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
-// Floats: IEEE division. Integers: true division is not this op: floor division, 0 where the divisor is 0.
+// Floats: IEEE division. Integers: true division is not this op: floor division, 0 where the
+// divisor is 0.
 Tensor divide(const Tensor& a, const Tensor& b);
 // a - floor(a / b) * b, sign of the divisor; integers: 0 where b is 0.
 Tensor floor_modulo(const Tensor& a, const Tensor& b);
@@ -56,13 +57,14 @@ Tensor make_complex(const Tensor& real, const Tensor& imaginary);
 Tensor real(const Tensor& x);
 Tensor imaginary(const Tensor& x);
 Tensor conjugate(const Tensor& x);
-// (q - zero_point) * scale; scale and zero_point are scalars, vectors along `axis`, or one value for each `block`
-// elements along it. q: any integer or storage type; the result has scale's dtype.
+// (q - zero_point) * scale; scale and zero_point are scalars, vectors along `axis`, or one value
+// for each `block` elements along it. q: any integer or storage type; the result has scale's dtype.
 struct DequantizeOptions {
   int axis = -1;
   int64_t block = 0;  // 0: scale has one value, or one for each element of the axis
 };
-Tensor dequantize(const Tensor& q, const Tensor& scale, const Tensor& zero_point, const DequantizeOptions& options = {});
+Tensor dequantize(const Tensor& q, const Tensor& scale, const Tensor& zero_point,
+                  const DequantizeOptions& options = {});
 Tensor identity(const Tensor& x);
 Tensor stop_gradient(const Tensor& x);
 
@@ -89,6 +91,8 @@ inline Tensor operator>=(const Tensor& a, const Tensor& b) { return greater_equa
 inline Tensor operator<(const Tensor& a, double b) { return less(a, constant_like(a, b)); }
 inline Tensor operator>(const Tensor& a, double b) { return greater(a, constant_like(a, b)); }
 inline Tensor operator<=(const Tensor& a, double b) { return less_equal(a, constant_like(a, b)); }
-inline Tensor operator>=(const Tensor& a, double b) { return greater_equal(a, constant_like(a, b)); }
+inline Tensor operator>=(const Tensor& a, double b) {
+  return greater_equal(a, constant_like(a, b));
+}
 
 }  // namespace heddle

@@ -13,7 +13,8 @@ struct LayerNormOptions {
   double epsilon = 1e-5;
 };
 // gain and bias broadcast against x; either may be an invalid Tensor{}.
-Tensor layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, const LayerNormOptions& options = {});
+Tensor layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias,
+                  const LayerNormOptions& options = {});
 struct LrnOptions {
   int64_t size = 5;  // odd window over the channel axis, zero outside
   double alpha = 1e-4, beta = 0.75, bias = 1.0;

@@ -8,8 +8,8 @@
 namespace heddle {
 
 struct ReduceOptions {
-  std::vector<int> axes = {};   // empty: all
-  bool keep_axes = false;  // reduced axes stay with extent 1
+  std::vector<int> axes = {};  // empty: all
+  bool keep_axes = false;      // reduced axes stay with extent 1
 };
 // Sums of f16 and bf16 are kept in f32; integers wrap. The empty sum is 0.
 Tensor sum(const Tensor& x, const ReduceOptions& options = {});

@@ -10,18 +10,29 @@ namespace heddle {
 
 // One extent may be -1: what remains.
 Tensor reshape(const Tensor& x, Shape shape);
-// Extents from a small integer tensor whose elements are known expressions (shape_of, concat, arithmetic of them).
+// Extents from a small integer tensor whose elements are known expressions (shape_of, concat,
+// arithmetic of them).
 Tensor reshape(const Tensor& x, const Tensor& shape);
 Tensor transpose(const Tensor& x, std::vector<int> permutation);
 Tensor broadcast_to(const Tensor& x, Shape shape);
 struct SliceOptions {
-  std::vector<Expr> starts = {}, stops = {};  // one an axis; negative numbers count from the end; clamped as in NumPy
-  std::vector<int64_t> strides = {};     // empty: 1; negative walks backwards
+  std::vector<Expr>
+      starts = {},
+      stops = {};  // one an axis; negative numbers count from the end; clamped as in NumPy
+  std::vector<int64_t> strides = {};  // empty: 1; negative walks backwards
 };
 Tensor slice(const Tensor& x, const SliceOptions& options);
 Tensor concat(const Tensors& xs, int axis);
 
-enum class PaddingMode : uint8_t { constant, reflect, symmetric, clamp_to_edge, zero, periodic, anti_periodic };
+enum class PaddingMode : uint8_t {
+  constant,
+  reflect,
+  symmetric,
+  clamp_to_edge,
+  zero,
+  periodic,
+  anti_periodic
+};
 struct PadOptions {
   std::vector<int64_t> before = {}, after = {};  // one an axis; negative crops
   PaddingMode mode = PaddingMode::constant;
@@ -29,7 +40,8 @@ struct PadOptions {
 };
 Tensor pad(const Tensor& x, const PadOptions& options);
 // Index along `axis` at each position of `shape` (iota).
-Tensor coordinate(const std::shared_ptr<ir::Graph>& graph, const Shape& shape, int axis, DType dtype = i32);
+Tensor coordinate(const std::shared_ptr<ir::Graph>& graph, const Shape& shape, int axis,
+                  DType dtype = i32);
 Tensor coordinate_like(const Tensor& x, int axis, DType dtype = i32);
 Tensor shape_of(const Tensor& x, DType dtype = i64);  // vector of the extents
 

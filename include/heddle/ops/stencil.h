@@ -9,17 +9,17 @@ namespace heddle {
 enum class WindowReduction : uint8_t { min, max, sum, product, argmin, argmax };
 enum class WindowPadding : uint8_t { explicit_pads, valid, same, same_lower, explicit_offset };
 
-// y[i] = reduce over the window j of x[i * stride + j * dilation - before] * weights[j], on the last weights.rank() axes of x.
-// The argument modes give the position inside the window (row-major, first of equals) as i32. Defaults as for an image
-// filter: same padding, zero boundary.
+// y[i] = reduce over the window j of x[i * stride + j * dilation - before] * weights[j], on the
+// last weights.rank() axes of x. The argument modes give the position inside the window (row-major,
+// first of equals) as i32. Defaults as for an image filter: same padding, zero boundary.
 struct StencilOptions {
   WindowReduction reduction = WindowReduction::sum;
   PaddingMode boundary = PaddingMode::zero;
-  double constant = 0;                 // value outside for PaddingMode::constant
+  double constant = 0;  // value outside for PaddingMode::constant
   WindowPadding padding = WindowPadding::same;
   std::vector<int64_t> before = {}, after = {};  // explicit_pads
-  std::vector<int64_t> offsets = {};        // explicit_offset: the first window's corner relative to the input's corner;
-                                       // output extent = ceil(input extent / stride)
+  std::vector<int64_t> offsets = {};  // explicit_offset: the first window's corner relative to the
+                                      // input's corner; output extent = ceil(input extent / stride)
   std::vector<int64_t> strides = {}, dilations = {};  // empty: 1
 };
 Tensor stencil(const Tensor& x, const Tensor& weights, const StencilOptions& options = {});

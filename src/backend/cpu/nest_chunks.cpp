@@ -112,12 +112,13 @@ void NestEmitter::phase_chunks(size_t p, Value* begin, Value* end, Value* /*chun
     for (Accumulator& a : accumulators(p, 1, 1)) total.push_back(a);
     Value* first = b.CreateUDiv(b.CreateMul(pieces, c), chunks);
     Value* last = b.CreateUDiv(b.CreateMul(pieces, b.CreateAdd(c, e_.i64(1))), chunks);
-    each_row(plan.rows, {blocks}, first, last, env, [&](Env& row, const std::vector<Value*>& piece) {
-      Value* lo = b.CreateMul(piece[0], e_.i64(kChunkPoints));
-      Value* hi = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
-                                          b.CreateAdd(lo, e_.i64(kChunkPoints)), extent);
-      vector_row(p, row, lo, hi, total);
-    });
+    each_row(plan.rows, {blocks}, first, last, env,
+             [&](Env& row, const std::vector<Value*>& piece) {
+               Value* lo = b.CreateMul(piece[0], e_.i64(kChunkPoints));
+               Value* hi = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
+                                                   b.CreateAdd(lo, e_.i64(kChunkPoints)), extent);
+               vector_row(p, row, lo, hi, total);
+             });
     size_t n = reductions.size();
     for (size_t r = 0; r < n; ++r) {
       FoldValue lanes = Accumulator::across_lanes(e_, reductions[r], total[r].get());

@@ -14,8 +14,9 @@ namespace {
 
 #define HD_NVRTC_FUNCTIONS(F)                                                                   \
   F(nvrtcVersion)                                                                               \
-  F(nvrtcCreateProgram) F(nvrtcDestroyProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) \
-      F(nvrtcGetProgramLog) F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcGetErrorString)
+  F(nvrtcCreateProgram)                                                                         \
+  F(nvrtcDestroyProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog) \
+      F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcGetErrorString)
 
 struct Nvrtc {
 #define HD_NVRTC_MEMBER(name) decltype(&::name) name##_ = nullptr;

@@ -9,7 +9,8 @@ namespace heddle::cuda {
 
 #define HD_CUDA_FUNCTIONS(F)                                                                       \
   F(cuInit)                                                                                        \
-  F(cuDriverGetVersion) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceTotalMem)  \
+  F(cuDriverGetVersion)                                                                            \
+  F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceTotalMem)                        \
       F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) F(          \
           cuCtxSetCurrent) F(cuCtxGetCurrent) F(cuMemAlloc) F(cuMemFree) F(cuMemGetInfo)           \
           F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) F(cuStreamCreate) F(     \

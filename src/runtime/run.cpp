@@ -115,7 +115,11 @@ Run::Run(std::shared_ptr<const Executable::Impl> impl, std::vector<Array> inputs
 }
 
 Run::~Run() {
-  if (instance_ || entered_) finish();
+  if (!instance_ && !entered_) return;
+  try {
+    finish();
+  } catch (...) {  // the run has failed before and said so; nobody is left to tell
+  }
 }
 
 void Run::check_outputs() {

@@ -292,7 +292,12 @@ TEST(Async, ErrorsSurfaceOnce) {
       {.feeds = {x}, .targets = {hd::sum(hd::cumulative_sum(y, {.axis = 0}), {.axes = {0}})}},
       device);
   device.trim();
-  device.set_memory_limit(device.memory().live + 4096);
+  struct Unlimited {
+    hd::Device device;
+    ~Unlimited() { device.set_memory_limit(0); }
+  } unlimited{device};
+  // Enough for the result, too little for the two rows of 4 MiB.
+  device.set_memory_limit(device.memory().live + (2 << 20) + (1 << 16));
   hd::Queue queue(device);
   hd::Event done;
   hd::RunOptions options;

@@ -183,7 +183,8 @@ double Planner::trip(size_t p) const {
 // Instructions for `lanes` points.
 double Planner::access_cost(const ir::Body& body, uint32_t access, const Expr& offset,
                             const SymbolRef& v, int lanes, bool store) const {
-  if (kernel_.buffers[body.accesses[access].buffer].role == ir::BufferRole::row_local) return 1;
+  bool local = kernel_.buffers[body.accesses[access].buffer].role == ir::BufferRole::row_local;
+  if (local || lanes == 1) return 1;
   std::vector<SymbolRef> symbols;
   collect_symbols(offset, symbols);
   bool indirect = std::any_of(symbols.begin(), symbols.end(),

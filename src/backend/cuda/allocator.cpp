@@ -3,6 +3,8 @@
 #include "base/check.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace heddle::cuda {
 
@@ -277,15 +279,16 @@ void Allocator::remove_free(Block* b) {
 
 // Gives segments that are wholly free back. Free neighbours of different streams are joined first.
 void Allocator::trim_locked() {
-  std::vector<Block*> all;
-  for (auto& [stream, list] : free_) all.insert(all.end(), list.begin(), list.end());
+  // By address: a block that another absorbs exists no longer when its turn comes.
+  std::map<CUdeviceptr, Block*> all;
+  for (auto& [stream, list] : free_) {
+    for (Block* b : list) all[b->address] = b;
+  }
   free_.clear();
-  for (Block* b : all) settle(b);
-  std::sort(all.begin(), all.end(),
-            [](const Block* a, const Block* b) { return a->address < b->address; });
+  for (auto& [address, b] : all) settle(b);
   std::set<CUdeviceptr> gone;
-  for (Block* b : all) {
-    if (gone.count(b->address) != 0) continue;
+  for (auto& [address, b] : all) {
+    if (gone.count(address) != 0) continue;
     while (b->after != nullptr && b->after->free) {
       Block* right = b->after;
       gone.insert(right->address);

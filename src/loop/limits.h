@@ -57,6 +57,13 @@ inline constexpr int64_t kMaxBlocks = 1024;
 // Neighbouring columns that one worker folds together in a reduction over slower axes.
 inline constexpr int64_t kColumnTile = 64;
 
+// Reductions over slower axes on hosts go through memory line by line in blocks of at least
+// kColumnRows rows, where columns have at least kColumnLength elements and all of them together
+// kColumnElements: else each step down a column would be a miss of the address cache.
+inline constexpr int64_t kColumnRows = 32;
+inline constexpr int64_t kColumnLength = 256;
+inline constexpr int64_t kColumnElements = 128 * 1024;
+
 // A control operation becomes one kernel up to this many nests.
 inline constexpr size_t kLoopNests = 24;
 

@@ -43,6 +43,34 @@ int64_t even_chunk(int64_t n, int64_t chunk) {
   return chunk;
 }
 
+// Do all members over a space walk down columns: each step of an inner axis lands in another line
+// of memory, and neighbouring outer points are neighbours there?
+bool walks_columns(const Group& g, size_t space) {
+  bool any = false;
+  for (const Member& m : g.members) {
+    if (m.space != space) continue;
+    if (m.node->kind == NodeKind::scan) return false;
+    for (const Read& r : m.reads) {
+      if (r.coords.empty() || g.find(r.value) != nullptr) continue;
+      if (mentions(r.coords.back(), g.spaces[space])) return false;
+      bool inner = std::any_of(r.coords.begin(), r.coords.end(),
+                               [&](const Expr& e) { return mentions(e, g.spaces[space]); });
+      any = any || (inner && mentions(r.coords.back(), g.outer));
+    }
+  }
+  return any;
+}
+
+// Elements of a block of rows that a host's worker goes through line by line; 0: whole columns are
+// as good.
+int64_t column_block(const Group& g, size_t space) {
+  std::optional<int64_t> columns = product(g.outer).constant();
+  std::optional<int64_t> length = product(g.spaces[space]).constant();
+  if (!columns || !length || *columns < 1 || *length < limits::kColumnLength) return 0;
+  if (*columns * *length < limits::kColumnElements || !walks_columns(g, space)) return 0;
+  return std::max(limits::kHostBlock / *columns, limits::kColumnRows);
+}
+
 Blocking block(const std::vector<LoopAxis>& axes, int64_t target) {
   std::optional<int64_t> total = product(axes).constant();
   Blocking b;
@@ -119,10 +147,12 @@ SplitDecision decide_split(const Group& group, const ScheduleOptions& options) {
     bool columnar = is_columnar(group, s);
     int64_t enough = columnar ? least_rows * limits::kColumnTile : least_rows;
     Expr length = product(group.spaces[s]);
+    int64_t lines = device || options.block > 0 ? 0 : column_block(group, s);
     // An unknown number of rows is taken for many, an unknown length for long.
-    if (rows.upper() >= enough || length.upper() < least_length) continue;
+    if (lines == 0 && (rows.upper() >= enough || length.upper() < least_length)) continue;
     bool short_columns = columnar && device && options.block == 0;
-    d.blocking[s] = block(group.spaces[s], short_columns ? limits::kDeviceColumnBlock : target);
+    int64_t elements = lines > 0 ? lines : short_columns ? limits::kDeviceColumnBlock : target;
+    d.blocking[s] = block(group.spaces[s], elements);
     d.split = true;
     d.reason = cat("rows of ", length.to_string(), " elements, ", rows.to_string(),
                    " of them, are cut into blocks");

@@ -334,15 +334,32 @@ BufferId LoopBuilder::fresh(ValueId v, const char* what) {
   return kernel_.scratch(name, memory_type(type.dtype), memory_extents(type));
 }
 
-// Can a scalar stay in registers? Nests without outer axes are run by every thread alike.
+// Does a nest read memory that it writes itself?
+bool reads_own_stores(const ir::Kernel& k, const ir::Nest& n) {
+  std::set<BufferId> loads, stores;
+  for (const ir::Phase& p : n.phases) {
+    for (const ir::Node& node : p.body.nodes) {
+      if (node.op == ir::ScalarOp::load) loads.insert(p.body.accesses[node.payload].buffer);
+    }
+    for (const ir::Store& st : p.body.stores) stores.insert(p.body.accesses[st.access].buffer);
+  }
+  return std::any_of(stores.begin(), stores.end(), [&](BufferId b) {
+    return k.buffers[b].role != BufferRole::row_local && loads.contains(b);
+  });
+}
+
+// Can a scalar stay in registers? Nests without outer axes are run by every thread alike; memory
+// that one of them writes is then written once, so it must not be read in the same nest.
 bool fits_registers(const ir::Kernel& k, BufferId b) {
   for (const Stmt& s : k.body) {
-    if (s.kind != StmtKind::nest || s.nest->outer.empty()) continue;
+    if (s.kind != StmtKind::nest) continue;
+    bool stored = false;
     for (const ir::Phase& p : s.nest->phases) {
       for (const ir::Store& st : p.body.stores) {
-        if (p.body.accesses[st.access].buffer == b) return false;
+        stored = stored || p.body.accesses[st.access].buffer == b;
       }
     }
+    if (stored && (!s.nest->outer.empty() || reads_own_stores(k, *s.nest))) return false;
   }
   return true;
 }

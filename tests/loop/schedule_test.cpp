@@ -157,6 +157,13 @@ TEST(Schedule, Scans) {
   }
 }
 
+TEST(Schedule, ColumnsAreWalkedLineByLine) {
+  Case c;
+  Tensor x = c.feed(f32, {500, 301});
+  EXPECT_KERNELS(c, 1, {softmax(x, 0), argmax(x, {.axis = 0})}, 500);
+  EXPECT_NE(c.text.find("barrier"), std::string::npos) << c.text;
+}
+
 TEST(Schedule, LongScansAreSplit) {
   for (bool exclusive : {false, true}) {
     Case c;

@@ -43,15 +43,17 @@ int64_t even_chunk(int64_t n, int64_t chunk) {
   return chunk;
 }
 
-// Do all members over a space walk down columns: each step of an inner axis lands in another line
-// of memory, and neighbouring outer points are neighbours there?
+// Do all members over a space walk down columns once: each step of an inner axis lands in another
+// line of memory, and neighbouring outer points are neighbours there?
 bool walks_columns(const Group& g, size_t space) {
   bool any = false;
   for (const Member& m : g.members) {
     if (m.space != space) continue;
     if (m.node->kind == NodeKind::scan) return false;
     for (const Read& r : m.reads) {
-      if (r.coords.empty() || g.find(r.value) != nullptr) continue;
+      // With several passes, keeping a column's values in a row_local buffer is worth more.
+      if (g.find(r.value) != nullptr) return false;
+      if (r.coords.empty()) continue;
       if (mentions(r.coords.back(), g.spaces[space])) return false;
       bool inner = std::any_of(r.coords.begin(), r.coords.end(),
                                [&](const Expr& e) { return mentions(e, g.spaces[space]); });

@@ -160,7 +160,7 @@ TEST(Schedule, Scans) {
 TEST(Schedule, ColumnsAreWalkedLineByLine) {
   Case c;
   Tensor x = c.feed(f32, {500, 301});
-  EXPECT_KERNELS(c, 1, {softmax(x, 0), argmax(x, {.axis = 0})}, 500);
+  EXPECT_KERNELS(c, 1, {sum(x * x, {.axes = {0}}), argmax(x, {.axis = 0})}, 500);
   EXPECT_NE(c.text.find("barrier"), std::string::npos) << c.text;
 }
 

@@ -298,18 +298,18 @@ void Machine::out_of_bounds(const AccessProgram& access) {
 
 class InterpretedKernel : public target::HostKernel {
  public:
-  InterpretedKernel(const ir::Kernel& kernel, bool check_bounds)
-      : program_(kernel), text_(ir::print(kernel)), check_bounds_(check_bounds) {}
+  InterpretedKernel(const ir::Kernel& kernel, bool checks)
+      : program_(kernel), text_(ir::print(kernel)), checks_(checks) {}
   std::string code() const override { return text_; }
   int64_t code_bytes() const override { return static_cast<int64_t>(text_.size()); }
   void run(const target::KernelArgs& args, int /*threads*/) const override {
-    Machine(program_, args, {.check_bounds = check_bounds_}).run();
+    Machine(program_, args, {.check_bounds = checks_, .check_races = checks_}).run();
   }
 
  private:
   KernelProgram program_;
   std::string text_;
-  bool check_bounds_;
+  bool checks_;
 };
 
 class InterpreterEmitter : public target::Emitter {

@@ -18,9 +18,9 @@ struct InterpretOptions {
 void interpret(const ir::Kernel& kernel, const target::KernelArgs& args,
                const InterpretOptions& options = {});
 
-// An emitter whose compiled kernels interpret; used by the "interpreter" device. Its CompiledKernel
-// is run by run_interpreted (host devices' recorders call it through HostKernel, see
-// runtime/host_device.h).
+// An emitter whose compiled kernels interpret (EmitOptions::check_bounds turns both checks on);
+// used by the "interpreter" device. Its CompiledKernel is run by run_interpreted (host devices'
+// recorders call it through HostKernel, see runtime/host_device.h).
 std::unique_ptr<target::Emitter> make_interpreter_emitter();
 
 }  // namespace heddle::loop

@@ -111,6 +111,10 @@ TEST(Interpret, WhileCountsAndSwaps) {
   zero.store({0, {Expr(z.var)}}, zero.constant_int(i64, 0));
   copy.store({4, {Expr(j.var)}}, copy.load(i64, {0, {Expr(j.var)}}));
   k.body.push_back(pointwise({z}, zero));
+  ir::Stmt barrier;
+  barrier.kind = ir::StmtKind::barrier;
+  barrier.barrier = ir::BarrierScope::grid;
+  k.body.push_back(barrier);
   ir::Stmt loop, swap;
   loop.kind = ir::StmtKind::while_loop;
   loop.predicate = 3;
@@ -120,11 +124,42 @@ TEST(Interpret, WhileCountsAndSwaps) {
   swap.a = 0;
   swap.b = 1;
   loop.second.push_back(swap);
+  loop.second.push_back(barrier);
   k.body.push_back(loop);
   k.body.push_back(pointwise({j}, copy));
   std::vector<int64_t> a(2, -1), b(2, -1), out(2);
   run(k, {a.data(), b.data(), out.data()});
   EXPECT_EQ(out, (std::vector<int64_t>{5, 10}));
+}
+
+TEST(Interpret, RacesAreChecked) {
+  auto make = [](bool with_barrier) {
+    ir::Kernel k;
+    k.name = "two";
+    k.buffers = {{"x", f32, {4}, BufferRole::scratch}, {"y", f32, {4}, BufferRole::output}};
+    ir::Nest write, read;
+    write.outer = {axis("i", 4)};
+    read.outer = {axis("j", 4)};
+    ir::BodyBuilder b, c;
+    b.store({0, {Expr(write.outer[0].var)}}, b.constant(f32, 1));
+    Expr j(read.outer[0].var);
+    c.store({1, {j}}, c.load(f32, {0, {Expr(3) - j}}));
+    write.phases.resize(1);
+    read.phases.resize(1);
+    write.phases[0].body = b.take();
+    read.phases[0].body = c.take();
+    k.body.push_back(nest_of(write));
+    ir::Stmt barrier;
+    barrier.kind = ir::StmtKind::barrier;
+    barrier.barrier = ir::BarrierScope::grid;
+    if (with_barrier) k.body.push_back(barrier);
+    k.body.push_back(nest_of(read));
+    return k;
+  };
+  std::vector<float> x(4), y(4);
+  std::vector<void*> buffers{x.data(), y.data()};
+  loop::interpret(make(true), {buffers, {}}, {.check_races = true});
+  EXPECT_THROW(loop::interpret(make(false), {buffers, {}}, {.check_races = true}), InternalError);
 }
 
 TEST(Interpret, BoundsAreChecked) {

@@ -12,12 +12,13 @@ namespace heddle::cuda {
 
 namespace {
 
-#define HD_NVRTC_FUNCTIONS(F)                                                                 \
-  F(nvrtcVersion)                                                                             \
-  F(nvrtcCreateProgram)                                                                       \
-  F(nvrtcDestroyProgram)                                                                      \
-  F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog) F(nvrtcGetCUBINSize) \
-      F(nvrtcGetCUBIN) F(nvrtcGetErrorString)
+#define HD_NVRTC_FUNCTIONS(F) \
+  F(nvrtcVersion)             \
+  F(nvrtcCreateProgram)       \
+  F(nvrtcDestroyProgram)      \
+  F(nvrtcCompileProgram)      \
+  F(nvrtcGetProgramLogSize)   \
+  F(nvrtcGetProgramLog) F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcGetErrorString)
 
 struct Nvrtc {
 #define HD_NVRTC_MEMBER(name) decltype(&::name) name##_ = nullptr;

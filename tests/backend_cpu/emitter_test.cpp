@@ -1,7 +1,12 @@
 // Kernels compiled by the CPU emitter against the interpreter: chosen forms.
 #include "harness.h"
 
+#include <heddle/error.h>
+
 #include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
 
 namespace heddle::test {
 namespace {
@@ -226,6 +231,133 @@ TEST(CpuEmitter, ScalarLoopStaysExact) {
   k.body.push_back(w);
   k.body.push_back(nest(last.take()));
   check(k, {}, true);
+}
+
+TEST(CpuEmitter, TransposesSquaresAndTheirRims) {
+  for (DType d : {f32, i16, f64}) {
+    for (auto [n, c, h, w] :
+         {std::array<int64_t, 4>{2, 128, 5, 16}, {1, 33, 9, 17}, {3, 8, 1, 8}, {1, 40, 64, 3}}) {
+      ir::Kernel k;
+      k.name = "transpose";
+      k.buffers = {{"x", d, {n, c, h, w}, BufferRole::input},
+                   {"y", d, {n, h, w, c}, BufferRole::output}};
+      ir::Axis in = axis("n", n), ih = axis("h", h), iw = axis("w", w), ic = axis("c", c);
+      BodyBuilder b;
+      b.store({1, {var(in), var(ih), var(iw), var(ic)}},
+              b.load(d, {0, {var(in), var(ic), var(ih), var(iw)}}));
+      ir::Nest nest;
+      nest.outer = {in, ih, iw, ic};
+      nest.phases.push_back({{}, b.take(), {}});
+      add_nest(k, nest);
+      check(k, {}, true);
+    }
+  }
+}
+
+TEST(CpuEmitter, ScansAlongAndAcrossRows) {
+  for (ir::ReduceOp op : {ir::ReduceOp::sum, ir::ReduceOp::max, ir::ReduceOp::product}) {
+    for (bool last : {true, false}) {
+      for (int64_t n : {1, 7, 8, 100, 1025}) {
+        ir::Kernel k;
+        k.name = "scan";
+        std::vector<Expr> shape = last ? std::vector<Expr>{9, n} : std::vector<Expr>{n, 9};
+        k.buffers = {{"x", i32, shape, BufferRole::input}, {"y", i32, shape, BufferRole::output}};
+        ir::Axis i = axis("i", 9), j = axis("j", n, AxisKind::scan);
+        std::vector<Expr> at =
+            last ? std::vector<Expr>{var(i), var(j)} : std::vector<Expr>{var(j), var(i)};
+        BodyBuilder b;
+        b.store({1, at}, b.scan({op}, b.load(i32, {0, at})));
+        ir::Nest nest;
+        nest.outer = {i};
+        nest.phases.push_back({{j}, b.take(), {}});
+        add_nest(k, nest);
+        check(k, {}, true);
+      }
+    }
+  }
+}
+
+TEST(CpuEmitter, ScatterAddsInOrder) {
+  ir::Kernel k;
+  k.name = "scatter";
+  k.buffers = {{"at", i64, {200}, BufferRole::input},
+               {"x", f32, {200, 24}, BufferRole::input},
+               {"y", f32, {10, 24}, BufferRole::output}};
+  ir::Axis c = axis("c", 24), r = axis("r", 200, AxisKind::scattered);
+  BodyBuilder b;
+  NodeId raw = b.binary(ScalarOp::rem, b.load(i64, {0, {var(r)}}), b.constant_int(i64, 10));
+  SymbolRef s = b.bind(b.unary(ScalarOp::abs, raw), 0, 9);
+  b.store({2, {Expr(s), var(c)}}, b.load(f32, {1, {var(r), var(c)}}), ir::kNoNode,
+          ir::StoreKind::add);
+  ir::Nest nest;
+  nest.outer = {c};
+  nest.phases.push_back({{r}, b.take(), {}});
+  add_nest(k, nest);
+  check(k, {}, true);
+}
+
+// A result that the kernel swapped an odd number of times is where the caller passed it.
+TEST(CpuEmitter, SwapsEndWhereTheyBegan) {
+  for (int64_t count : {0, 1, 2, 5}) {
+    ir::Kernel k;
+    k.name = "swap";
+    k.buffers = {{"a", f32, {100}, BufferRole::output},
+                 {"b", f32, {100}, BufferRole::scratch},
+                 {"n", i64, {}, BufferRole::scalar_local}};
+    ir::Axis i = axis("i", 100), j = axis("j", 100);
+    BodyBuilder init, step;
+    init.store({0, {var(i)}}, init.cast(init.index(var(i)), f32));
+    step.store({1, {var(j)}}, step.binary(ScalarOp::add, step.load(f32, {0, {99 - var(j)}}),
+                                          step.constant(f32, 1)));
+    auto nest = [](const ir::Axis& a, ir::Body body) {
+      ir::Nest n;
+      n.outer = {a};
+      n.phases.push_back({{}, std::move(body), {}});
+      ir::Stmt s;
+      s.nest = std::make_shared<ir::Nest>(std::move(n));
+      return s;
+    };
+    k.body.push_back(nest(i, init.take()));
+    ir::Stmt loop;
+    loop.kind = ir::StmtKind::for_loop;
+    loop.counter = 2;
+    loop.count = count;
+    ir::Stmt exchange;
+    exchange.kind = ir::StmtKind::swap;
+    exchange.a = 0, exchange.b = 1;
+    loop.first = {nest(j, step.take()), exchange};
+    k.body.push_back(loop);
+    KernelRun run(k, {}, 7);
+    RunResult actual = run.compiled(runnable_archs().back(), 2);
+    std::vector<float> expected(100), next(100);
+    for (int v = 0; v < 100; ++v) expected[static_cast<size_t>(v)] = static_cast<float>(v);
+    for (int64_t n = 0; n < count; ++n) {
+      for (size_t v = 0; v < 100; ++v) next[v] = expected[99 - v] + 1;
+      expected = next;
+    }
+    EXPECT_EQ(std::memcmp(actual.buffers[0].data(), expected.data(), 400), 0) << count;
+  }
+}
+
+TEST(CpuEmitter, CheckedAccessesAreReported) {
+  ir::Kernel k;
+  k.name = "outside";
+  k.buffers = {{"x", f32, {10}, BufferRole::input}, {"y", f32, {10}, BufferRole::output}};
+  ir::Axis i = axis("i", 10);
+  BodyBuilder b;
+  b.store({1, {var(i)}}, b.load(f32, {0, {var(i) + 3}}));
+  ir::Nest nest;
+  nest.outer = {i};
+  nest.phases.push_back({{}, b.take(), {}});
+  add_nest(k, nest);
+  KernelRun run(k, {}, 1);
+  try {
+    run.compiled("x86-64", 1, true);
+    FAIL() << "no error";
+  } catch (const InternalError& e) {
+    EXPECT_EQ(std::string(e.what()),
+              "outside: access outside buffer 'x': coordinate 10 of axis 0, extent 10");
+  }
 }
 
 }  // namespace

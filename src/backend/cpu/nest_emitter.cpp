@@ -213,15 +213,25 @@ void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo
   if (loop.lanes > 1 && !s.narrow) {
     Value* n = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(hi, lo), e_.i64(0));
     auto end_of = [&](int64_t step) { return b.CreateAdd(lo, b.CreateAnd(n, e_.i64(-step))); };
+    // What a constant extent has no points for is not written. Pieces are multiples of every group.
+    int64_t group_points = static_cast<int64_t>(loop.lanes) * loop.unroll;
+    int64_t known = loop.segments.size() == 1 ? loop.extent.constant_or(1) : 1;
+    bool once = &loop == &plan_.vector && plan_.rows.empty() && loop.segments.size() == 1;
     Value* start = lo;
     if (loop.unroll > 1) {
       Value* middle = end_of(static_cast<int64_t>(loop.lanes) * loop.unroll);
       part(start, middle, loop.lanes, loop.unroll);
       start = middle;
     }
-    Value* last = end_of(loop.lanes);
-    part(start, last, loop.lanes, 1);
-    lo = last;
+    if (loop.unroll == 1 || (known % group_points != 0 && !once)) {
+      Value* last = end_of(loop.lanes);
+      part(start, last, loop.lanes, 1);
+      start = last;
+      if (known % loop.lanes == 0) return;
+    } else if (known % group_points == 0) {
+      return;
+    }
+    lo = start;
   }
   part(lo, hi, 1, 1);
 }
@@ -376,6 +386,7 @@ void NestEmitter::tile_piece(Env& row, Value* tile, Value* from, Value* to) {
       }
       phases(g, &s.phases);
     });
+    if (v.extent.constant_or(1) % v.lanes == 0) return;
     e_.loop(first, last, 1, [&](Value* j) {
       Env one(&row);
       one.set(*axis.var, j);
@@ -385,6 +396,7 @@ void NestEmitter::tile_piece(Env& row, Value* tile, Value* from, Value* to) {
       });
     });
   });
+  if (axis.extent.constant_or(1) % v.lanes == 0) return;
   Value* end = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, last, extent);
   e_.loop(rest, end, 1, [&](Value* j) {
     Env one(&row);

@@ -304,7 +304,7 @@ double Planner::inner_cost(size_t p, int* best) const {
 }
 
 int Planner::unroll_of(const VectorLoop& loop, double instructions, bool heavy) const {
-  int unroll = instructions <= 20 ? 4 : instructions <= 150 ? 2 : 1;
+  int unroll = instructions <= 20 ? 4 : instructions <= 80 ? 2 : 1;
   if (heavy) unroll = std::min(unroll, 2);
   double extent = std::max(estimate(loop.extent), 1.0);
   while (unroll > 1 && extent < static_cast<double>(loop.lanes) * unroll) unroll /= 2;

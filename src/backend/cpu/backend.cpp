@@ -29,7 +29,6 @@ std::vector<std::shared_ptr<target::Device>> devices(std::vector<DeviceReport>& 
                               parts.description.processors, " threads");
     parts.emitter = std::make_unique<CpuEmitter>(target_for(parts.description.arch), true);
     parts.claims = matmul_claims();
-    reports.push_back({"cpu", parts.summary, ""});
     return {std::make_shared<runtime::HostDevice>(std::move(parts))};
   } catch (const Error& error) {
     reports.push_back({"cpu", host_name(), error.what()});

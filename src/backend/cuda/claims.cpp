@@ -13,15 +13,16 @@ namespace heddle::cuda {
 
 namespace {
 
-#define HD_BLAS_FUNCTIONS(F)                                                                       \
-  F(cublasLtCreate)                                                                                \
-  F(cublasLtGetVersion)                                                                            \
-  F(cublasLtMatmul)                                                                                \
-  F(cublasLtMatmulDescCreate)                                                                      \
-  F(cublasLtMatmulDescDestroy)                                                                     \
-  F(cublasLtMatmulDescSetAttribute)                                                                \
-  F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute) \
-      F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                         \
+#define HD_BLAS_FUNCTIONS(F)                                               \
+  F(cublasLtCreate)                                                        \
+  F(cublasLtGetVersion)                                                    \
+  F(cublasLtMatmul)                                                        \
+  F(cublasLtMatmulDescCreate)                                              \
+  F(cublasLtMatmulDescDestroy)                                             \
+  F(cublasLtMatmulDescSetAttribute)                                        \
+  F(cublasLtMatrixLayoutCreate)                                            \
+  F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute)       \
+      F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy) \
           F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
 
 struct BlasLt {

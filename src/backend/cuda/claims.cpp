@@ -13,17 +13,19 @@ namespace heddle::cuda {
 
 namespace {
 
-#define HD_BLAS_FUNCTIONS(F)                                               \
-  F(cublasLtCreate)                                                        \
-  F(cublasLtGetVersion)                                                    \
-  F(cublasLtMatmul)                                                        \
-  F(cublasLtMatmulDescCreate)                                              \
-  F(cublasLtMatmulDescDestroy)                                             \
-  F(cublasLtMatmulDescSetAttribute)                                        \
-  F(cublasLtMatrixLayoutCreate)                                            \
-  F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute)       \
-      F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy) \
-          F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
+#define HD_BLAS_FUNCTIONS(F)          \
+  F(cublasLtCreate)                   \
+  F(cublasLtGetVersion)               \
+  F(cublasLtMatmul)                   \
+  F(cublasLtMatmulDescCreate)         \
+  F(cublasLtMatmulDescDestroy)        \
+  F(cublasLtMatmulDescSetAttribute)   \
+  F(cublasLtMatrixLayoutCreate)       \
+  F(cublasLtMatrixLayoutDestroy)      \
+  F(cublasLtMatrixLayoutSetAttribute) \
+  F(cublasLtMatmulPreferenceCreate)   \
+  F(cublasLtMatmulPreferenceDestroy)  \
+  F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
 
 struct BlasLt {
 #define HD_BLAS_MEMBER(name) decltype(&::name) name##_ = nullptr;

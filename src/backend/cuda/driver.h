@@ -7,34 +7,61 @@
 
 namespace heddle::cuda {
 
-#define HD_CUDA_FUNCTIONS(F)                                                                       \
-  F(cuInit)                                                                                        \
-  F(cuDriverGetVersion)                                                                            \
-  F(cuDeviceGetCount)                                                                              \
-  F(cuDeviceGet)                                                                                   \
-  F(cuDeviceGetName)                                                                               \
-  F(cuDeviceTotalMem)                                                                              \
-  F(cuDeviceGetAttribute)                                                                          \
-  F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) F(cuCtxSetCurrent) F(cuCtxGetCurrent)   \
-      F(cuMemAlloc) F(cuMemFree) F(cuMemGetInfo) F(cuMemHostAlloc) F(cuMemFreeHost) F(             \
-          cuMemHostGetDevicePointer) F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize)   \
-          F(cuStreamWaitEvent) F(cuStreamWaitValue32) F(cuStreamIsCapturing) F(cuEventCreate)      \
-              F(cuEventRecord) F(cuEventSynchronize) F(cuEventQuery) F(cuEventDestroy) F(          \
-                  cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemcpyDtoDAsync) F(cuMemsetD8Async)  \
-                  F(cuModuleLoadData) F(cuModuleUnload) F(cuModuleGetFunction)                     \
-                      F(cuFuncSetAttribute) F(cuLaunchKernel) F(cuLaunchCooperativeKernel)         \
-                          F(cuOccupancyMaxActiveBlocksPerMultiprocessor) F(cuGetErrorName)         \
-                              F(cuGetErrorString) F(cuGraphCreate) F(cuGraphDestroy)               \
-                                  F(cuGraphAddNode) F(cuGraphConditionalHandleCreate)              \
-                                      F(cuGraphInstantiate) F(cuGraphExecDestroy) F(cuGraphLaunch) \
-                                          F(cuGraphKernelNodeSetAttribute)                         \
-                                              F(cuGraphExecKernelNodeSetParams)                    \
-                                                  F(cuGraphExecMemcpyNodeSetParams)                \
-                                                      F(cuGraphExecMemsetNodeSetParams)            \
-                                                          F(cuStreamBeginCaptureToGraph)           \
-                                                              F(cuStreamGetCaptureInfo)            \
-                                                                  F(cuStreamEndCapture)            \
-                                                                      F(cuPointerGetAttribute)
+#define HD_CUDA_FUNCTIONS(F)                     \
+  F(cuInit)                                      \
+  F(cuDriverGetVersion)                          \
+  F(cuDeviceGetCount)                            \
+  F(cuDeviceGet)                                 \
+  F(cuDeviceGetName)                             \
+  F(cuDeviceTotalMem)                            \
+  F(cuDeviceGetAttribute)                        \
+  F(cuDevicePrimaryCtxRetain)                    \
+  F(cuDevicePrimaryCtxRelease)                   \
+  F(cuCtxSetCurrent)                             \
+  F(cuCtxGetCurrent)                             \
+  F(cuMemAlloc)                                  \
+  F(cuMemFree)                                   \
+  F(cuMemGetInfo)                                \
+  F(cuMemHostAlloc)                              \
+  F(cuMemFreeHost)                               \
+  F(cuMemHostGetDevicePointer)                   \
+  F(cuStreamCreate)                              \
+  F(cuStreamDestroy)                             \
+  F(cuStreamSynchronize)                         \
+  F(cuStreamWaitEvent)                           \
+  F(cuStreamWaitValue32)                         \
+  F(cuStreamIsCapturing)                         \
+  F(cuEventCreate)                               \
+  F(cuEventRecord)                               \
+  F(cuEventSynchronize)                          \
+  F(cuEventQuery)                                \
+  F(cuEventDestroy)                              \
+  F(cuMemcpyHtoDAsync)                           \
+  F(cuMemcpyDtoHAsync)                           \
+  F(cuMemcpyDtoDAsync)                           \
+  F(cuMemsetD8Async)                             \
+  F(cuModuleLoadData)                            \
+  F(cuModuleUnload)                              \
+  F(cuModuleGetFunction)                         \
+  F(cuFuncSetAttribute)                          \
+  F(cuLaunchKernel)                              \
+  F(cuLaunchCooperativeKernel)                   \
+  F(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+  F(cuGetErrorName)                              \
+  F(cuGetErrorString)                            \
+  F(cuGraphCreate)                               \
+  F(cuGraphDestroy)                              \
+  F(cuGraphAddNode)                              \
+  F(cuGraphConditionalHandleCreate)              \
+  F(cuGraphInstantiate)                          \
+  F(cuGraphExecDestroy)                          \
+  F(cuGraphLaunch)                               \
+  F(cuGraphKernelNodeSetAttribute)               \
+  F(cuGraphExecKernelNodeSetParams)              \
+  F(cuGraphExecMemcpyNodeSetParams)              \
+  F(cuGraphExecMemsetNodeSetParams)              \
+  F(cuStreamBeginCaptureToGraph)                 \
+  F(cuStreamGetCaptureInfo) F(cuStreamEndCapture) F(cuPointerGetAttribute)
 
 // Names in the table are the driver's plain ones; cuda.h's macros pick the version that its
 // signatures belong to.

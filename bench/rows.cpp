@@ -11,7 +11,7 @@ namespace {
 
 bool gpu(const Device& device) { return device.name().rfind("cuda", 0) == 0; }
 
-Array filled(DType dtype, const std::vector<int64_t>& shape, const Device& device, uint64_t seed) {
+Array filled_host(DType dtype, const std::vector<int64_t>& shape, uint64_t seed) {
   Array host = Array::empty(dtype, shape);
   std::mt19937 rng(static_cast<uint32_t>(seed));
   std::uniform_real_distribution<float> uniform(-1.5F, 1.5F);
@@ -26,7 +26,11 @@ Array filled(DType dtype, const std::vector<int64_t>& shape, const Device& devic
     for (int64_t k = 0; k < n; ++k)
       p[k] = static_cast<uint16_t>(0x3800 + ((k * 2654435761U) >> 21 & 0x7ff));
   }
-  return host.to(device);
+  return host;
+}
+
+Array filled(DType dtype, const std::vector<int64_t>& shape, const Device& device, uint64_t seed) {
+  return filled_host(dtype, shape, seed).to(device);
 }
 
 int64_t bytes_of(const Array& a) { return byte_size(a.dtype(), a.size()); }
@@ -243,7 +247,7 @@ Row new_size(const Device& d) {
   Dim n("n");
   Tensor x = g.placeholder(f32, {n, 784}, "x");
   auto weights = [&](int64_t a, int64_t b) {
-    return g.constant(filled(f32, {a, b}, device("cpu"), 3)) * 0.03;
+    return g.constant(filled_host(f32, {a, b}, 3)) * 0.03;
   };
   Tensor h = relu(matmul(x, weights(784, 512)));
   Tensor y = softmax(matmul(relu(matmul(h, weights(512, 512))), weights(512, 10)));

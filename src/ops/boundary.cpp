@@ -108,6 +108,9 @@ std::optional<JudgeBoundary> judge_boundary(PaddingMode mode, int64_t i, int64_t
   if (fills(mode) || n == 0) return std::nullopt;
   if (mode == PaddingMode::clamp_to_edge) return JudgeBoundary{i < 0 ? 0 : n - 1, false};
   if (mode == PaddingMode::reflect && n == 1) return JudgeBoundary{0, false};
+  // Whole cycles change nothing: a reflection and back, or two periods.
+  int64_t cycle = mode == PaddingMode::reflect ? 2 * (n - 1) : 2 * n;
+  i %= cycle;
   bool negated = false;
   while (i < 0 || i >= n) {  // one fold or period at a time
     if (mode == PaddingMode::reflect) {
@@ -135,8 +138,7 @@ JudgeScalar judge_boundary_read(const HostTensor& x, PaddingMode mode, double fi
     negated = negated != axis->negated;
   }
   JudgeScalar v = load(x, flat_index(at, x.shape));
-  if (negated) v = {-v.f, static_cast<int64_t>(0 - static_cast<uint64_t>(v.i)), -v.c};
-  return v;
+  return negated ? judge_negate(v) : v;
 }
 
 // ---- the transpose of padding, axis after axis

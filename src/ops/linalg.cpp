@@ -77,13 +77,17 @@ std::vector<HostTensor> judge_matmul(const JudgeContext& c) {
   MatmulShape s = matmul_shape(c.attrs, a.shape.size(), b.shape.size());
   HostTensor out(a.dtype, concrete_shape(c.result_types[0]));
   int64_t depth = a.shape[s.ka];
+  // Distances from one k to the next.
+  int64_t step_a = row_major_strides(a.shape)[s.ka];
+  int64_t step_b = row_major_strides(b.shape)[s.kb];
   for_each_index(out.shape, [&](const std::vector<int64_t>& at, int64_t flat) {
-    int64_t row = at[at.size() - 2], column = at.back();
+    int64_t row = at[at.size() - 2], column = at.back(), first = 0;
+    int64_t in_a = flat_index(operand_coords(at, a.shape, s.m, row, first), a.shape);
+    int64_t in_b = flat_index(operand_coords(at, b.shape, s.kb, first, column), b.shape);
     JudgeScalar total;
     for (int64_t k = 0; k < depth; ++k) {
-      JudgeScalar x = load(a, flat_index(operand_coords(at, a.shape, s.m, row, k), a.shape));
-      JudgeScalar y = load(b, flat_index(operand_coords(at, b.shape, s.kb, k, column), b.shape));
-      total = judge_add(total, judge_multiply(x, y));
+      JudgeScalar x = load(a, in_a + k * step_a);
+      total = judge_add(total, judge_multiply(x, load(b, in_b + k * step_b)));
     }
     store(out, flat, total);
   });

@@ -196,7 +196,7 @@ const Register layer_norm_entry({
     .decompose = decompose_layer_norm,
     .samples = {{.shapes = {{3, 5}}},
                 {.shapes = {{3, 5}, {5}, {5}}},
-                {.shapes = {{2, 3, 4}, {3, 4}}, .attrs = {{"axes", std::vector<int64_t>{1, 2}}}}},
+                {.shapes = {{2, 5, 7}, {5, 7}}, .attrs = {{"axes", std::vector<int64_t>{1, 2}}}}},
 });
 
 // ---- local response normalisation

@@ -157,6 +157,40 @@ ir::NodeId selects_tap(ElementContext& c, const std::vector<Expr>& at, ir::NodeI
   return c.b.binary(ScalarOp::eq, chosen, tap);
 }
 
+JudgeWindowReader::JudgeWindowReader(const HostTensor& x, PaddingMode mode, double fill_value,
+                                     const JudgeSteps& steps, const std::vector<int64_t>& outputs,
+                                     const std::vector<int64_t>& window)
+    : x_(x),
+      fill_(judge_scalar(mode == PaddingMode::constant ? fill_value : 0)),
+      strides_(row_major_strides(x.shape)),
+      window_(window) {
+  size_t lead = x.shape.size() - window.size();
+  for (size_t k = 0; k < window.size(); ++k) {
+    std::vector<std::optional<JudgeBoundary>> axis;
+    for (int64_t i = 0; i < outputs[lead + k]; ++i)
+      for (int64_t j = 0; j < window[k]; ++j)
+        axis.push_back(judge_boundary(mode,
+                                      i * steps.stride[k] + j * steps.dilation[k] - steps.before[k],
+                                      x.shape[lead + k]));
+    positions_.push_back(std::move(axis));
+  }
+}
+
+JudgeScalar JudgeWindowReader::operator()(const std::vector<int64_t>& i,
+                                          const std::vector<int64_t>& j) const {
+  size_t lead = i.size() - j.size();
+  int64_t flat = 0;
+  for (size_t k = 0; k < lead; ++k) flat += i[k] * strides_[k];
+  bool negated = false;
+  for (size_t k = 0; k < j.size(); ++k) {
+    const auto& axis = positions_[k][static_cast<size_t>(i[lead + k] * window_[k] + j[k])];
+    if (!axis) return fill_;
+    flat += axis->index * strides_[lead + k];
+    negated = negated != axis->negated;
+  }
+  return negated ? judge_negate(load(x_, flat)) : load(x_, flat);
+}
+
 namespace {
 
 bool is_argument_mode(WindowReduction r) {
@@ -256,35 +290,34 @@ void fold(Fold& f, const JudgeScalar& term, int64_t tap, WindowReduction r, DTyp
 }
 
 // Wraps an integer to its dtype, so that the next step sees what a kernel would see.
-JudgeScalar wrapped(const JudgeScalar& v, DType dtype) {
+JudgeScalar wrapped(const JudgeScalar& v, DType dtype, HostTensor& scratch) {
   if (!is_integer(dtype)) return v;
-  HostTensor t(dtype, {});
-  store(t, 0, v);
-  round_to_dtype(t);
-  return load(t, 0);
+  store(scratch, 0, v);
+  round_to_dtype(scratch);
+  return load(scratch, 0);
 }
 
 std::vector<HostTensor> judge_stencil(const JudgeContext& c) {
   const HostTensor& x = *c.in[0];
   const HostTensor& w = *c.in[1];
   WindowReduction r = window_reduction(c.attrs);
-  PaddingMode mode = padding_mode(c.attrs, "boundary");
-  auto constant = c.attrs.get<double>("constant");
-  std::vector<WindowAxis> axes =
-      window_axes(c.attrs, {x.shape.begin(), x.shape.end()}, {w.shape.begin(), w.shape.end()});
-  std::vector<int64_t> before;
-  for (const WindowAxis& a : axes) before.push_back(c.number(a.before));
+  JudgeSteps steps;
+  for (const WindowAxis& a :
+       window_axes(c.attrs, {x.shape.begin(), x.shape.end()}, {w.shape.begin(), w.shape.end()})) {
+    steps.before.push_back(c.number(a.before));
+    steps.stride.push_back(a.stride);
+    steps.dilation.push_back(a.dilation);
+  }
   HostTensor out(c.result_types[0].dtype, concrete_shape(c.result_types[0]));
-  size_t lead = x.shape.size() - axes.size();
+  JudgeWindowReader read(x, padding_mode(c.attrs, "boundary"), c.attrs.get<double>("constant"),
+                         steps, out.shape, w.shape);
+  HostTensor scratch(x.dtype, {});
   for_each_index(out.shape, [&](const std::vector<int64_t>& at, int64_t flat) {
     Fold f;
     for_each_index(w.shape, [&](const std::vector<int64_t>& j, int64_t tap) {
-      std::vector<int64_t> from = at;
-      for (size_t k = 0; k < axes.size(); ++k)
-        from[lead + k] = at[lead + k] * axes[k].stride + j[k] * axes[k].dilation - before[k];
-      JudgeScalar term = judge_multiply(judge_boundary_read(x, mode, constant, from), load(w, tap));
+      JudgeScalar term = judge_multiply(read(at, j), load(w, tap));
       if (c.in.size() > 2 && c.in[2]->i[static_cast<size_t>(flat)] != tap) term = {};
-      fold(f, wrapped(term, x.dtype), tap, r, x.dtype);
+      fold(f, wrapped(term, x.dtype, scratch), tap, r, x.dtype);
     });
     if (is_argument_mode(r))
       out.i[static_cast<size_t>(flat)] = f.argument;

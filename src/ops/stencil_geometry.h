@@ -38,6 +38,27 @@ std::vector<Expr> tap_coords(const Shape& weights, int64_t tap);
 ir::NodeId selects_tap(ElementContext& c, const std::vector<Expr>& at, ir::NodeId tap);
 bool has_argument(const ir::Op& op);
 
+// The judge's x[i * stride + j * dilation - before] through the boundary; i are coordinates of a
+// result whose last axes are those of the window, j a position in the window.
+struct JudgeSteps {
+  std::vector<int64_t> before, stride, dilation;
+};
+class JudgeWindowReader {
+ public:
+  JudgeWindowReader(const HostTensor& x, PaddingMode mode, double fill_value,
+                    const JudgeSteps& steps, const std::vector<int64_t>& outputs,
+                    const std::vector<int64_t>& window);
+  JudgeScalar operator()(const std::vector<int64_t>& i, const std::vector<int64_t>& j) const;
+
+ private:
+  const HostTensor& x_;
+  JudgeScalar fill_;
+  std::vector<int64_t> strides_;  // of x
+  std::vector<int64_t> window_;
+  // For each axis of the window, at i * window + j.
+  std::vector<std::vector<std::optional<JudgeBoundary>>> positions_;
+};
+
 // Gradients of a stencil, in stencil_gradient.cpp.
 Tensors stencil_gradient(const GradientContext& c);
 

@@ -43,20 +43,8 @@ std::vector<InferredResult> infer_transpose(const InferContext& c) {
   return {{{c.dtype(0), std::move(out)}, std::nullopt}};
 }
 
-// A window position of some axes, in the judge: i * stride + j * dilation - before.
-struct JudgeWindow {
-  std::vector<int64_t> before, stride, dilation;
-  std::vector<int64_t> operator()(const std::vector<int64_t>& i,
-                                  const std::vector<int64_t>& j) const {
-    std::vector<int64_t> at = i;
-    size_t lead = i.size() - j.size();
-    for (size_t k = 0; k < j.size(); ++k)
-      at[lead + k] = i[lead + k] * stride[k] + j[k] * dilation[k] - before[k];
-    return at;
-  }
-};
-JudgeWindow judge_window(const JudgeContext& c, size_t rank) {
-  JudgeWindow w;
+JudgeSteps judge_steps(const JudgeContext& c, size_t rank) {
+  JudgeSteps w;
   for (const Expr& e : c.attrs.get<Exprs>("before")) w.before.push_back(c.number(e));
   w.stride = c.attrs.get<std::vector<int64_t>>("strides");
   w.dilation = c.attrs.get<std::vector<int64_t>>("dilations");
@@ -79,10 +67,14 @@ std::vector<HostTensor> judge_transpose(const JudgeContext& c) {
   const HostTensor& u = *c.in[0];
   const HostTensor& w = *c.in[1];
   HostTensor out(u.dtype, concrete_shape(c.result_types[0]));
-  JudgeWindow window = judge_window(c, w.shape.size());
+  JudgeSteps steps = judge_steps(c, w.shape.size());
+  size_t lead = u.shape.size() - w.shape.size();
+  std::vector<int64_t> at;
   for_each_index(u.shape, [&](const std::vector<int64_t>& i, int64_t flat) {
     for_each_index(w.shape, [&](const std::vector<int64_t>& j, int64_t tap) {
-      std::vector<int64_t> at = window(i, j);
+      at = i;
+      for (size_t k = 0; k < j.size(); ++k)
+        at[lead + k] = i[lead + k] * steps.stride[k] + j[k] * steps.dilation[k] - steps.before[k];
       if (skipped(c, flat, tap) || !inside(at, out.shape)) return;
       int64_t to = flat_index(at, out.shape);
       store(out, to, judge_add(load(out, to), judge_multiply(load(u, flat), load(w, tap))));
@@ -286,15 +278,13 @@ std::vector<HostTensor> judge_weights(const JudgeContext& c) {
   const HostTensor& x = *c.in[0];
   const HostTensor& u = *c.in[1];
   HostTensor out(x.dtype, concrete_shape(c.result_types[0]));
-  JudgeWindow window = judge_window(c, out.shape.size());
-  PaddingMode mode = padding_mode(c.attrs, "boundary");
-  auto constant = c.attrs.get<double>("constant");
+  JudgeWindowReader read(x, padding_mode(c.attrs, "boundary"), c.attrs.get<double>("constant"),
+                         judge_steps(c, out.shape.size()), u.shape, out.shape);
   for_each_index(out.shape, [&](const std::vector<int64_t>& j, int64_t tap) {
     JudgeScalar total;
     for_each_index(u.shape, [&](const std::vector<int64_t>& i, int64_t flat) {
       if (skipped(c, flat, tap)) return;
-      total = judge_add(total, judge_multiply(judge_boundary_read(x, mode, constant, window(i, j)),
-                                              load(u, flat)));
+      total = judge_add(total, judge_multiply(read(i, j), load(u, flat)));
     });
     store(out, tap, total);
   });

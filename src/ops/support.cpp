@@ -108,7 +108,9 @@ JudgeScalar judge_add(const JudgeScalar& a, const JudgeScalar& b) {
   return {a.f + b.f, i, a.c + b.c};
 }
 
-JudgeScalar judge_conjugate(const JudgeScalar& a) { return {a.f, a.i, std::conj(a.c)}; }
+JudgeScalar judge_negate(const JudgeScalar& a) {
+  return {-a.f, static_cast<int64_t>(0 - static_cast<uint64_t>(a.i)), -a.c};
+}
 
 ir::Val constant_val(ir::BodyBuilder& b, DType dtype, double value) {
   DType t = scalar_type(dtype);

@@ -51,7 +51,7 @@ JudgeScalar load(const HostTensor& t, int64_t i);
 void store(HostTensor& t, int64_t i, const JudgeScalar& v);
 JudgeScalar judge_multiply(const JudgeScalar& a, const JudgeScalar& b);  // integers wrap
 JudgeScalar judge_add(const JudgeScalar& a, const JudgeScalar& b);
-JudgeScalar judge_conjugate(const JudgeScalar& a);
+JudgeScalar judge_negate(const JudgeScalar& a);
 
 // ---- lowering
 ir::Val constant_val(ir::BodyBuilder& b, DType dtype, double value);

@@ -146,7 +146,7 @@ const Register matmul_entry({
     .samples = {{.shapes = {{3, 5}, {5, 4}}},
                 {.shapes = {{5, 3}, {4, 5}},
                  .attrs = {{"transpose_a", true}, {"transpose_b", true}}},
-                {.shapes = {{2, 1, 3, 5}, {4, 5, 2}}},
+                {.shapes = {{2, 1, 1, 2}, {2, 2, 1}}},
                 {.shapes = {{2, 0}, {0, 3}}}},
 });
 

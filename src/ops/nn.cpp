@@ -262,7 +262,7 @@ const Register lrn_entry({
     .infer = infer_lrn,
     .judge = judge_lrn,
     .decompose = decompose_lrn,
-    .samples = {{.shapes = {{2, 7, 3, 2}}},
+    .samples = {{.shapes = {{2, 7, 2}}},
                 {.shapes = {{3, 4}},
                  .attrs = {{"size", int64_t{3}}, {"alpha", 0.5}, {"axis", int64_t{-1}}}}},
 });

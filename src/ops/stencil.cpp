@@ -443,8 +443,9 @@ Sample stencil_sample(std::vector<int64_t> x, std::vector<int64_t> w, const char
                     {"constant", 1.0}}};
 }
 
-Sample stepped_sample(const char* reduction, const char* boundary, const char* padding) {
-  Sample s = stencil_sample({2, 7, 6}, {2, 3}, reduction, boundary, padding);
+Sample stepped_sample(std::vector<int64_t> x, std::vector<int64_t> w, const char* reduction,
+                      const char* boundary, const char* padding) {
+  Sample s = stencil_sample(std::move(x), std::move(w), reduction, boundary, padding);
   s.attrs.set("strides", std::vector<int64_t>{2, 1});
   s.attrs.set("dilations", std::vector<int64_t>{1, 2});
   return s;
@@ -472,15 +473,16 @@ const Register stencil_entry({
         },
     .reduce = stencil_rule(),
     .samples = {stencil_sample({5, 7}, {3, 3}, "sum", "zero"),
-                stencil_sample({5, 7}, {3, 3}, "max", "reflect"),
+                stencil_sample({4, 5}, {2, 2}, "argmax", "clamp_to_edge"),
+                stencil_sample({7}, {3}, "max", "reflect"),
                 stencil_sample({6}, {3}, "min", "constant"),
-                stencil_sample({4, 5}, {2, 2}, "product", "symmetric"),
-                stencil_sample({5, 6}, {3, 2}, "argmax", "clamp_to_edge"),
-                stencil_sample({5, 6}, {2, 3}, "argmin", "periodic"),
-                stencil_sample({6, 5}, {3, 3}, "sum", "anti_periodic", "same_lower"),
-                stencil_sample({20, 3}, {9, 9}, "sum", "reflect"),
-                stencil_sample({12, 11}, {9, 9}, "argmax", "zero"),
-                stepped_sample("sum", "periodic", "same"), stepped_sample("max", "zero", "valid")},
+                stencil_sample({5}, {2}, "product", "symmetric"),
+                stencil_sample({6}, {2}, "argmin", "periodic"),
+                stencil_sample({6}, {3}, "sum", "anti_periodic", "same_lower"),
+                stencil_sample({80}, {70}, "sum", "reflect"),
+                stencil_sample({75}, {66}, "argmax", "zero"),
+                stepped_sample({7, 6}, {2, 3}, "sum", "periodic", "same"),
+                stepped_sample({7, 9}, {2, 3}, "max", "zero", "valid")},
 });
 
 }  // namespace

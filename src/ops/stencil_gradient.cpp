@@ -244,7 +244,7 @@ const Register transpose_entry({
     .reduce = transpose_rule(),
     .samples = {{.shapes = {{5, 6}, {3, 3}},
                  .attrs = {{"before", Exprs{1, 1}}, {"shape", Exprs{5, 6}}}},
-                {.shapes = {{2, 3, 4}, {2, 3}},
+                {.shapes = {{3, 4}, {2, 2}},
                  .attrs = {{"before", Exprs{1, 0}},
                            {"shape", Exprs{7, 6}},
                            {"strides", std::vector<int64_t>{2, 1}},

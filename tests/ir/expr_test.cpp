@@ -62,7 +62,7 @@ TEST(Expr, MinMaxFoldWhereOrdered) {
   Expr i(make_loop_symbol("i", n));
   EXPECT_EQ(min(i, n - Expr(1)), i);
   EXPECT_EQ(max(i, Expr(0)), i);
-  SymbolRef s = i.symbol();
+  const SymbolRef& s = i.symbol();
   Expr clamped = min(max(i + 1, Expr(0)), n - Expr(1));
   EXPECT_FALSE(affine_in(clamped, s).has_value());
   Expr interior = simplify_in_range(clamped, s, Expr(0), n - Expr(2));

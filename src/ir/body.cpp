@@ -338,7 +338,9 @@ Body BodyBuilder::take() {
         n.payload = intern_in(out.rows, body_.rows[n.payload]);
         break;
       case ScalarOp::scan:
-        n.payload = intern_in(out.scans, body_.scans[n.payload]);
+        // Equal specifications stay apart: each node has a running value of its own.
+        out.scans.push_back(body_.scans[n.payload]);
+        n.payload = static_cast<uint32_t>(out.scans.size() - 1);
         break;
       case ScalarOp::bind:
         out.symbols.push_back(body_.symbols[n.payload]);

@@ -43,7 +43,7 @@ Value* BodyEmitter::node(NodeId id, size_t k) {
     case ScalarOp::row:
       return site_.row(site_.body->rows[n.payload], k);
     case ScalarOp::scan:
-      return site_.scan(n.payload, n.type, a, k);
+      return site_.scan(id, a, k);
     case ScalarOp::select:
       return select(n, k);
     default:

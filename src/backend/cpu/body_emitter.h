@@ -30,7 +30,7 @@ struct BodySite {
   std::vector<bool> stream;  // of Body::stores: past the cache (addresses are aligned)
   std::function<llvm::Value*(const ir::RowRef&, size_t instance)> row;
   // Running combination of a scan at this point.
-  std::function<llvm::Value*(uint32_t scan, DType type, llvm::Value* value, size_t instance)> scan;
+  std::function<llvm::Value*(ir::NodeId node, llvm::Value* value, size_t instance)> scan;
 };
 
 class BodyEmitter {

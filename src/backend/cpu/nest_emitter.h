@@ -103,7 +103,7 @@ class NestEmitter {
   // instance.
   std::vector<std::vector<std::array<Values, 2>>> rows_;
   std::vector<std::vector<llvm::AllocaInst*>>
-      carries_;  // [scan][instance] of the phase that is being written
+      carries_;  // [node][instance] of the phase that is being written
 };
 
 }  // namespace heddle::cpu

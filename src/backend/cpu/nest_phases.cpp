@@ -60,19 +60,17 @@ bool NestEmitter::has_scan_axis(size_t p) const {
   return !nest_.phases[p].inner.empty() && nest_.phases[p].inner.back().kind == AxisKind::scan;
 }
 
+// Each scan node has a running value of its own.
 void NestEmitter::reset_scans(size_t p, Group& g) {
   const ir::Body& body = nest_.phases[p].body;
-  std::vector<DType> types(body.scans.size(), DType::unknown);
-  for (const ir::Node& n : body.nodes) {
-    if (n.op == ir::ScalarOp::scan) types[n.payload] = n.type;
-  }
-  carries_.assign(body.scans.size(), {});
-  for (size_t s = 0; s < body.scans.size(); ++s) {
-    if (types[s] == DType::unknown) continue;
+  carries_.assign(body.nodes.size(), {});
+  for (size_t id = 0; id < body.nodes.size(); ++id) {
+    const ir::Node& n = body.nodes[id];
+    if (n.op != ir::ScalarOp::scan) continue;
     for (size_t k = 0; k < g.envs.size(); ++k) {
-      auto* place = e_.local(e_.ops.widen(e_.ops.type(types[s]), g.lanes), "carry");
-      e_.b.CreateStore(e_.ops.splat(e_.ops.identity(body.scans[s].op, types[s]), g.lanes), place);
-      carries_[s].push_back(place);
+      auto* place = e_.local(e_.ops.widen(e_.ops.type(n.type), g.lanes), "carry");
+      e_.b.CreateStore(e_.ops.splat(e_.ops.identity(body.scans[n.payload].op, n.type), g.lanes), place);
+      carries_[id].push_back(place);
     }
   }
 }
@@ -112,14 +110,15 @@ void NestEmitter::copies(size_t p, Group& g, const PhaseForm& form,
       const Values& v = rows_[ref.phase][ref.reduction][ref.component];
       return v.size() == 1 ? v[0] : v[k];
     };
-    site.scan = [&](uint32_t scan, DType type, Value* value, size_t k) {
-      ir::ReduceOp op = phase.body.scans[scan].op;
+    site.scan = [&](ir::NodeId id, Value* value, size_t k) {
+      const ir::Node& n = phase.body.nodes[id];
+      ir::ReduceOp op = phase.body.scans[n.payload].op;
       // Lanes are separate rows, or consecutive points of one.
       if (plan_.phases[p].vector.v)
-        return scan_lanes(op, type, e_.ops.splat(value, g.lanes), carries_[scan][0]);
-      auto* place = carries_[scan][k];
+        return scan_lanes(op, n.type, e_.ops.splat(value, g.lanes), carries_[id][0]);
+      auto* place = carries_[id][k];
       Value* before = e_.b.CreateLoad(place->getAllocatedType(), place);
-      Value* now = e_.ops.combine(op, type, before, e_.ops.splat(value, g.lanes));
+      Value* now = e_.ops.combine(op, n.type, before, e_.ops.splat(value, g.lanes));
       e_.b.CreateStore(now, place);
       return now;
     };

@@ -286,6 +286,8 @@ double Planner::inner_cost(size_t p, int* best) const {
       return a.kind == AxisKind::scattered || a.kind == AxisKind::scan;
     });
     bool scan = v.kind == AxisKind::scan;
+    // Equal values: the first one wins, so a lane must see its elements in order.
+    if (out_.phases[p].has_arg && k + 1 != form.loops.size()) continue;
     if (!phase.body.scans.empty() && !scan) continue;
     if (ordered && !scan && (v.kind != AxisKind::mapped || k + 1 != form.loops.size())) continue;
     bool depends = std::any_of(form.loops.begin(), form.loops.end(),

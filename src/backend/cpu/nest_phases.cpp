@@ -69,7 +69,8 @@ void NestEmitter::reset_scans(size_t p, Group& g) {
     if (n.op != ir::ScalarOp::scan) continue;
     for (size_t k = 0; k < g.envs.size(); ++k) {
       auto* place = e_.local(e_.ops.widen(e_.ops.type(n.type), g.lanes), "carry");
-      e_.b.CreateStore(e_.ops.splat(e_.ops.identity(body.scans[n.payload].op, n.type), g.lanes), place);
+      e_.b.CreateStore(e_.ops.splat(e_.ops.identity(body.scans[n.payload].op, n.type), g.lanes),
+                       place);
       carries_[id].push_back(place);
     }
   }

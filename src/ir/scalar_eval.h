@@ -1,5 +1,5 @@
-// The meaning of every scalar operation on bit patterns, written once: the interpreter and constant
-// folding use it.
+// The meaning of every scalar operation on bit patterns, for constant folding and tests. The
+// interpreter has its own copy (loop/scalar_eval.h); the two must say the same.
 #pragma once
 
 #include "ir/body.h"

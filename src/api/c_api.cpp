@@ -71,7 +71,7 @@ Array borrow(DLManagedTensor* tensor) {
   auto copy = std::make_unique<DLManagedTensor>(*given(tensor, "a tensor"));
   copy->deleter = [](DLManagedTensor* self) { delete self; };
   Array array = Array::from_dlpack(copy.get());
-  (void)copy.release();  // the array deletes it
+  [[maybe_unused]] DLManagedTensor* owned_by_array = copy.release();
   return array;
 }
 

@@ -6,7 +6,6 @@
 #include "runtime/parallel.h"
 #include "target/host_kernel.h"
 
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
@@ -16,6 +15,13 @@
 #include <exception>
 #include <mutex>
 #include <unordered_map>
+
+// Two functions of the OpenMP API (version 5.2, section 18.2), declared here because clang's tools
+// cannot read g++'s omp.h.
+extern "C" {
+int omp_get_max_threads(void);
+void omp_set_num_threads(int threads);
+}
 
 namespace heddle::cpu {
 

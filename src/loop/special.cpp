@@ -66,8 +66,10 @@ ir::Phase update_phase(const Member& m, const ops::ScatterRule& rule,
     at = b.select(b.binary(ScalarOp::lt, at, zero), b.binary(ScalarOp::add, at, n), at);
   NodeId inside =
       b.binary(ScalarOp::bit_and, b.binary(ScalarOp::ge, at, zero), b.binary(ScalarOp::lt, at, n));
+  // Along an empty axis every update is skipped, at position 0.
+  Expr positions = max(extent, Expr(1));
   SymbolRef where = b.bind(b.select(inside, at, zero), 0,
-                           std::max<int64_t>(extent.constant_or(INT64_MAX) - 1, 0), &extent);
+                           std::max<int64_t>(extent.constant_or(INT64_MAX) - 1, 0), &positions);
   coords[axis] = count.is(1) ? Expr(0) : Expr(along.var);
   Val v = e.element(updates, coords, inside);
   coords[axis] = Expr(where);

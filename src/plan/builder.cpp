@@ -4,6 +4,7 @@
 #include "base/env.h"
 #include "ops/opdef.h"
 #include "plan/kernel_cache.h"
+#include "plan/test_hooks.h"
 
 #include <cstdio>
 
@@ -231,14 +232,16 @@ void Builder::emit_item(const loop::Item& item, std::vector<Step>& out) {
   }
 }
 
-uint32_t Builder::add_kernel(const ir::Kernel& kernel, std::vector<std::string> notes) {
+uint32_t Builder::add_kernel(const ir::Kernel& scheduled, std::vector<std::string> notes) {
+  auto kernel = std::make_shared<ir::Kernel>(scheduled);
+  if (test_hooks().kernel) test_hooks().kernel(*kernel);
   if (base::env_has("HEDDLE_DUMP", "kernels"))
-    std::fprintf(stderr, "%s\n", ir::print(kernel).c_str());
+    std::fprintf(stderr, "%s\n", ir::print(*kernel).c_str());
   HD_CHECK(target_.emitter != nullptr, "the device ", target_.name, " has no emitter");
   PlanKernel entry;
-  entry.kernel = std::make_shared<const ir::Kernel>(kernel);
+  entry.kernel = kernel;
   entry.compiled =
-      compile_cached(*target_.emitter, kernel, {options_.check_bounds, options_.threads});
+      compile_cached(*target_.emitter, *kernel, {options_.check_bounds, options_.threads});
   HD_CHECK(!target_.host_memory ||
                dynamic_cast<const target::HostKernel*>(entry.compiled.get()) != nullptr,
            "the emitter of ", target_.name, " makes kernels that the host cannot run");

@@ -1,6 +1,7 @@
 #include "plan/layout.h"
 
 #include "base/check.h"
+#include "plan/test_hooks.h"
 
 #include <heddle/error.h>
 
@@ -194,6 +195,7 @@ std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t>
     layout->input_shapes.push_back(numbers(*input.type.shape, values));
   for (const Output& output : plan.outputs)
     layout->output_shapes.push_back(numbers(*output.type.shape, values));
+  if (test_hooks().layout) test_hooks().layout(plan, *layout);
   return layout;
 }
 

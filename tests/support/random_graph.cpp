@@ -21,14 +21,18 @@ struct Item {
   bool feed = false;  // exact values: comparisons and arg reductions of it cannot flip by rounding
 };
 
+// Graphs of neighbouring seeds share a few sizes, so that many of their kernels are compiled once.
+constexpr uint64_t kSharedSeeds = 256, kSharedSizes = 4;
+
 class Builder {
  public:
   Builder(uint64_t seed, const RandomGraphOptions& options, RandomGraph& out)
       : rng_(seed), options_(options), out_(out) {
     out_.symbolic = chance(options.symbolic);
     static constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 8, 13, 16, 17, 31, 32, 33, 64};
+    std::mt19937_64 shared(seed / kSharedSeeds * kSharedSizes + seed % kSharedSizes);
     for (int k = 0; k < 3; ++k) {
-      sizes_[k] = kSizes[rng_() % (k == 2 ? 13 : 9)];
+      sizes_[k] = kSizes[shared() % (k == 2 ? 13 : 9)];
       extents_[k] = out_.symbolic ? Expr(Dim("d" + std::to_string(k))) : Expr(sizes_[k]);
     }
     for (int k = 0; k < 3; ++k) feed(f32, {0, 1, 2});
@@ -72,6 +76,7 @@ class Builder {
     Tensor t = out_.graph.placeholder(dtype, shape, "x" + std::to_string(out_.feeds.size()));
     out_.feeds.push_back(t);
     out_.values.push_back(random_tensor(dtype, sizes, rng_, low, high));
+    feed_axes_.emplace_back(out_.feeds.size() - 1, axes);
     pool_.push_back({t, sizes, true});
     return pool_.back();
   }
@@ -359,6 +364,25 @@ class Builder {
       integers_.push_back(sum(k, {.axes = {static_cast<int>(rng_() % 3)}}));
       integers_.push_back(argmax(x.t, {.axis = static_cast<int>(rng_() % 3)}));
     }
+    integers_.push_back(exact_cast());
+  }
+
+  // A feed of another dtype: conversions must have every bit right.
+  Tensor exact_cast() {
+    static constexpr DType kTypes[] = {i8, i16, i32, i64, u8, f16, bf16};
+    DType to = kTypes[rng_() % 7];
+    return is_integer(to) ? cast(pool_[rng_() % 3].t * 4.0, to) : cast(pool_[rng_() % 3].t, to);
+  }
+
+  // Values of the same feeds at larger sizes.
+  void enlarge() {
+    for (int64_t& n : sizes_) n += static_cast<int64_t>(rng_() % 4);
+    out_.larger = out_.values;
+    for (const auto& [feed, axes] : feed_axes_) {
+      std::vector<int64_t> sizes;
+      for (int a : axes) sizes.push_back(sizes_[a]);
+      out_.larger[feed] = random_tensor(out_.values[feed].dtype, sizes, rng_);
+    }
   }
 
   void type_step() {
@@ -426,7 +450,11 @@ class Builder {
     size_t count = 1 + rng_() % 3;
     for (size_t k = 0; k < count && k < pool_.size(); ++k)
       out_.targets.push_back(pool_[pool_.size() - 1 - k].t);
-    for (const Tensor& t : integers_) out_.targets.push_back(t);
+    for (const Tensor& t : integers_) {
+      out_.exact.push_back(out_.targets.size());
+      out_.targets.push_back(t);
+    }
+    if (out_.symbolic) enlarge();
     std::vector<std::pair<ir::ValueId, std::optional<Type>>> fed;
     std::vector<ir::ValueId> wanted;
     for (const Tensor& t : out_.feeds) fed.emplace_back(t.id(), std::nullopt);
@@ -441,7 +469,8 @@ class Builder {
   int64_t sizes_[3] = {1, 1, 1};
   Expr extents_[3];
   std::vector<Item> pool_;
-  Tensors integers_;
+  Tensors integers_;                                            // results without rounding errors
+  std::vector<std::pair<size_t, std::vector<int>>> feed_axes_;  // feeds whose sizes follow extents_
 };
 
 double largest_gap(const HostTensor& a, const HostTensor& b) {
@@ -479,7 +508,7 @@ RandomGraph random_graph(uint64_t seed, const RandomGraphOptions& options) {
   return out;
 }
 
-Verdict judge_random_graph(const RandomGraph& random) {
+Verdict judge_random_graph(const RandomGraph& random, const std::vector<HostTensor>& values) {
   std::vector<std::pair<ir::ValueId, std::optional<Type>>> fed;
   std::vector<ir::ValueId> wanted;
   for (const Tensor& t : random.feeds) fed.emplace_back(t.id(), std::nullopt);
@@ -488,13 +517,17 @@ Verdict judge_random_graph(const RandomGraph& random) {
   Verdict v;
   ops::JudgeOptions exact;
   exact.round = false;
-  v.exact = ops::judge(*graph, random.values, nullptr, exact);
-  std::vector<HostTensor> rounded = ops::judge(*graph, random.values);
+  v.exact = ops::judge(*graph, values, nullptr, exact);
+  std::vector<HostTensor> rounded = ops::judge(*graph, values);
   double floor = std::max(coarsest_rounding(*graph), 0x1p-20);
   for (size_t k = 0; k < rounded.size(); ++k) {
     double e = std::max(epsilon(rounded[k].dtype), 0x1p-23);
     v.allowed.push_back(16 * largest_gap(v.exact[k], rounded[k]) + 32 * e * largest(v.exact[k]) +
                         floor);
+  }
+  for (size_t k : random.exact) {
+    v.exact[k] = rounded[k];
+    v.allowed[k] = 0;
   }
   return v;
 }

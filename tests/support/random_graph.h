@@ -24,6 +24,8 @@ struct RandomGraph {
   Graph graph;
   Tensors feeds, targets;
   std::vector<ops::HostTensor> values;  // one a feed
+  std::vector<ops::HostTensor> larger;  // symbolic graphs: values at larger sizes
+  std::vector<size_t> exact;            // targets without rounding errors: every bit must be right
   int operations = 0;                   // in the targets' cone, regions included
   bool row_program = false, has_regions = false, symbolic = false;
 };
@@ -37,7 +39,10 @@ struct Verdict {
   std::vector<ops::HostTensor> exact;
   std::vector<double> allowed;  // absolute, one a target
 };
-Verdict judge_random_graph(const RandomGraph& random);
+Verdict judge_random_graph(const RandomGraph& random, const std::vector<ops::HostTensor>& values);
+inline Verdict judge_random_graph(const RandomGraph& random) {
+  return judge_random_graph(random, random.values);
+}
 // Empty or the first difference of results that are floats (within allowed) or integers (exact).
 std::string compare_with(const Verdict& verdict, const std::vector<Array>& results);
 

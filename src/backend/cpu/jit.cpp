@@ -26,6 +26,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 namespace heddle::cpu {
@@ -109,18 +110,57 @@ void prepare(llvm::Module& module, llvm::TargetMachine& machine) {
   optimise(module, machine);
 }
 
+// Making a machine takes longer than generating a small kernel, so they are used again: as many are
+// kept as were ever needed at a time.
+class Machine {
+ public:
+  explicit Machine(const CpuTarget& target) : arch_(target.arch) {
+    {
+      std::lock_guard lock(pool().mutex);
+      std::vector<Owned>& idle = pool().idle[arch_];
+      if (!idle.empty()) {
+        machine_ = std::move(idle.back());
+        idle.pop_back();
+      }
+    }
+    if (!machine_) machine_ = make_machine(target);
+  }
+  ~Machine() {
+    std::lock_guard lock(pool().mutex);
+    pool().idle[arch_].push_back(std::move(machine_));
+  }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  llvm::TargetMachine& operator*() { return *machine_; }
+
+ private:
+  using Owned = std::unique_ptr<llvm::TargetMachine>;
+  struct Pool {
+    std::mutex mutex;
+    std::map<std::string, std::vector<Owned>> idle;  // by arch
+  };
+  static Pool& pool() {
+    static auto* pool = new Pool;  // never destroyed: compilations may outlive main
+    return *pool;
+  }
+  std::string arch_;
+  Owned machine_;
+};
+
+std::string generate(llvm::Module& module, const CpuTarget& target, llvm::CodeGenFileType type) {
+  Machine machine(target);
+  prepare(module, *machine);
+  return emit_file(module, *machine, type);
+}
+
 }  // namespace
 
 std::string generate_object(llvm::Module& module, const CpuTarget& target) {
-  auto machine = make_machine(target);
-  prepare(module, *machine);
-  return emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
+  return generate(module, target, llvm::CodeGenFileType::ObjectFile);
 }
 
 std::string disassemble(llvm::Module& module, const CpuTarget& target) {
-  auto machine = make_machine(target);
-  prepare(module, *machine);
-  return emit_file(module, *machine, llvm::CodeGenFileType::AssemblyFile);
+  return generate(module, target, llvm::CodeGenFileType::AssemblyFile);
 }
 
 // ---------------------------------------------------------------------------------------- linking

@@ -21,8 +21,9 @@ constexpr int kPrefetchBytes = 4096;
 
 void NestEmitter::phases(Group& g, const std::vector<PhaseForm>* forms) {
   rows_.assign(nest_.phases.size(), {});
-  for (size_t p = 0; p < nest_.phases.size(); ++p) {
+  for (size_t p = 0; p < nest_.phases.size(); ++p)
     rows_[p].resize(nest_.phases[p].reductions.size());
+  for (size_t p = 0; p < nest_.phases.size(); ++p) {
     if (forms == nullptr && plan_.phases[p].vector.v) {
       forkable(p) ? fork_phase(p, *g.envs[0]) : vector_phase(p, *g.envs[0]);
     } else {

@@ -22,6 +22,10 @@ constexpr Switch kSwitches[] = {
     {"HEDDLE_CACHE_LIMIT", "bytes of the kernel cache on disk"},
     {"HEDDLE_BACKEND_PATH", "folder that holds the backends' shared libraries"},
     {"HEDDLE_CPU_ARCH", "x86-64-v3, x86-64-v4, x86-64: instruction set of the CPU device"},
+    {"HEDDLE_CUDA_DRIVER", "another driver library than libcuda.so.1, e.g. the tests' stub"},
+    {"HEDDLE_CUDA_OFF",
+     "words of expand, pack, streaming, lookback, divide: forms of code that the CUDA emitter must "
+     "not use"},
     {"HEDDLE_TEST_DEVICE", "device that the device tests run on"},
     {"HEDDLE_SEED", "seed of randomised tests and fuzzers"},
 };

@@ -1,6 +1,7 @@
 #include "backend/cuda/driver.h"
 
 #include "base/check.h"
+#include "base/env.h"
 #include "target/counters.h"
 
 #include <dlfcn.h>
@@ -22,9 +23,10 @@ struct Loaded {
 
 Loaded load() {
   Loaded out;
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  std::string name = base::env("HEDDLE_CUDA_DRIVER").value_or("libcuda.so.1");
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    out.reason = "no NVIDIA driver: libcuda.so.1 is not on this machine";
+    out.reason = base::cat("no NVIDIA driver: ", name, " is not on this machine");
     return out;
   }
   // The argument is expanded before it is made a string, so that cuMemAlloc looks up cuMemAlloc_v2.

@@ -222,6 +222,21 @@ std::optional<double> constant_of(const BodyBuilder& b, NodeId n) {
   return std::bit_cast<float>(static_cast<uint32_t>(node.bits));
 }
 
+// x^(3/4) as sqrt(x sqrt(x)), within 1.2 ULP: far from 1 scaled by powers of two, so that nothing
+// leaves the normal range on the way.
+NodeId three_quarter_power(BodyBuilder& b, NodeId x) {
+  auto c = [&](double v) { return b.constant(f32, v); };
+  auto mul = [&](NodeId p, NodeId q) { return b.binary(ScalarOp::mul, p, q); };
+  NodeId small = b.binary(ScalarOp::lt, x, c(0x1p-64)),
+         large = b.binary(ScalarOp::gt, x, c(0x1p64));
+  NodeId up = b.select(small, c(0x1p96), b.select(large, c(0x1p-96), c(1)));
+  NodeId back = b.select(small, c(0x1p-72), b.select(large, c(0x1p72), c(1)));
+  NodeId near = mul(x, up);
+  NodeId root = b.unary(ScalarOp::sqrt, mul(near, b.unary(ScalarOp::sqrt, near)));
+  NodeId least = b.binary(ScalarOp::eq, x, c(-INFINITY));
+  return b.select(least, c(INFINITY), mul(root, back));
+}
+
 // Frequent exponents that are constants of the kernel, where a few nodes are at least as exact;
 // else kNoNode.
 NodeId plain_power(BodyBuilder& b, NodeId x, double exponent) {
@@ -231,6 +246,7 @@ NodeId plain_power(BodyBuilder& b, NodeId x, double exponent) {
   if (exponent == -1) return b.binary(ScalarOp::div, one, x);
   if (exponent == 2) return b.binary(ScalarOp::mul, x, x);
   if (exponent == 3) return b.binary(ScalarOp::mul, b.binary(ScalarOp::mul, x, x), x);
+  if (exponent == 0.75 && t == f32) return three_quarter_power(b, x);
   if (std::fabs(exponent) != 0.5) return ir::kNoNode;
   // pow(-0, 1/2) is +0, pow(-inf, 1/2) is +inf.
   NodeId positive = b.binary(ScalarOp::add, x, b.constant(t, 0));

@@ -54,6 +54,11 @@ inline constexpr int64_t kDeviceColumnBlock =
     512;  // of rows that a thread folds alone, column by column
 // but at most this many blocks.
 inline constexpr int64_t kMaxBlocks = 1024;
+// A device scans rows of at least so many elements, at most so many of them and elements in all, in
+// one pass: blocks of the grid hand their totals on.
+inline constexpr int64_t kOnePassRow = 64 * 1024;
+inline constexpr int64_t kOnePassRows = 64;
+inline constexpr int64_t kOnePassElements = 16 * 1024 * 1024;
 // Neighbouring columns that one worker folds together in a reduction over slower axes.
 inline constexpr int64_t kColumnTile = 64;
 

@@ -56,6 +56,8 @@ void build_split(const GroupPlan& plan, const SplitDecision& decision, KernelBui
 
 // A long scan: blocks are folded, then each scans on from the fold of those before it.
 bool can_split_scan(const GroupPlan& plan);
+// A device's emitter makes a group of this form in one pass over memory; a split one reads twice.
+bool scans_in_one_pass(const GroupPlan& plan, const ScheduleOptions& options);
 void build_split_scan(const GroupPlan& plan, const Blocking& blocking, KernelBuilder& kernel);
 
 // Kernels of a single node with a form of their own.

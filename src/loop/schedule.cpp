@@ -80,6 +80,10 @@ BoundKernel build_group(const ir::Graph& graph, const RegionPlan& plan, const Gr
       notes.push_back("long scans run in one piece: other loops of the kernel depend on them");
       split.split = false;
     }
+    if (split.split && scans && scans_in_one_pass(phases, options)) {
+      notes.push_back("long scans run in one pass, block after block");
+      split.split = false;
+    }
     if (split.split) notes.push_back(split.reason);
     if (split.split && scans) {
       build_split_scan(phases, *split.blocking[1], kernel);

@@ -1,5 +1,6 @@
 // Long scans in two nests: the first folds fixed blocks of the row; after a grid barrier every
 // block folds what the blocks before it left, then scans on from there.
+#include "loop/limits.h"
 #include "loop/nest.h"
 
 #include <algorithm>
@@ -22,6 +23,22 @@ bool can_split_scan(const GroupPlan& plan) {
     return std::all_of(m.reads.begin(), m.reads.end(),
                        [&](const Read& r) { return g.find(r.value) == nullptr; });
   });
+}
+
+bool scans_in_one_pass(const GroupPlan& plan, const ScheduleOptions& options) {
+  const Group& g = *plan.group;
+  bool device = options.device != nullptr && options.device->shared_memory > 0;
+  if (!device || options.block > 0 || !can_split_scan(plan)) return false;
+  int scans = 0;
+  for (const Member& m : g.members) {
+    if (m.node->kind != NodeKind::scan) continue;
+    ++scans;
+    if (m.node->pair) return false;
+  }
+  std::optional<int64_t> length = g.spaces[1][0].extent.constant(),
+                         rows = product(g.outer).constant();
+  return scans == 1 && length && rows && *length >= limits::kOnePassRow &&
+         *rows <= limits::kOnePassRows && *rows * *length <= limits::kOnePassElements;
 }
 
 namespace {

@@ -99,6 +99,56 @@ TEST(CudaEmitter, ScheduledGraphsSimulated) {
   for (const GraphCase& c : graph_cases(20)) EXPECT_EQ(run_case(c, simulate_kernel), "") << c.name;
 }
 
+// A device without multiprocessors never lacks threads: whatever can share work does.
+TEST(CudaEmitter, SharedWorkSimulated) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  target::DeviceDescription small = described_gpu();
+  small.processors = 0;
+  std::string forms;
+  auto execute = [&](const ir::Kernel& kernel, const target::KernelArgs& args) {
+    SimulatedKernel wide(kernel, {}, {.wide = false, .vectors = true}, small);
+    forms += wide.source().text;
+    ASSERT_TRUE(wide.runs(args));
+    wide.run(args);
+  };
+  for (const GraphCase& c : shared_work_cases(1)) EXPECT_EQ(run_case(c, execute), "") << c.name;
+  for (const char* used : {"hd_store_stream<16>", "g0.w", "hd_div_by("})
+    EXPECT_NE(forms.find(used), std::string::npos) << used;
+}
+
+TEST(CudaEmitter, LongScansSimulated) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  int waiting = 0;
+  auto execute = [&](const ir::Kernel& kernel, const target::KernelArgs& args) {
+    SimulatedKernel k(kernel, {}, {.wide = false, .vectors = true});
+    waiting += k.source().text.find("hd_wait_total") != std::string::npos ? 1 : 0;
+    k.run(args);
+    k.run(args);  // tickets and totals of the first run are still there
+  };
+  for (const GraphCase& c : long_scan_cases()) EXPECT_EQ(run_case(c, execute), "") << c.name;
+  EXPECT_EQ(waiting, static_cast<int>(long_scan_cases().size()));
+}
+
+// What HEDDLE_CUDA_OFF names is not used.
+TEST(CudaEmitter, FormsCanBeSwitchedOff) {
+  auto text = [](unsigned off) {
+    std::string out;
+    target::DeviceDescription small = described_gpu();
+    small.processors = 0;
+    auto execute = [&](const ir::Kernel& kernel, const target::KernelArgs& args) {
+      out +=
+          cuda::write_kernel(kernel, {}, {.wide = false, .vectors = true, .off = off}, small).text;
+      loop::interpret(kernel, args);
+    };
+    for (const GraphCase& c : shared_work_cases(1)) EXPECT_EQ(run_case(c, execute), "");
+    EXPECT_EQ(run_case(long_scan_cases()[0], execute), "");
+    return out;
+  };
+  std::string without = text(cuda::kStreaming | cuda::kPack | cuda::kLookback | cuda::kDivide);
+  for (const char* form : {"hd_store_stream<", "g0.w", "hd_wait_total", "hd_div_by("})
+    EXPECT_EQ(without.find(form), std::string::npos) << form;
+}
+
 TEST(CudaEmitter, RandomGraphsSimulated) {
   if (!can_simulate()) GTEST_SKIP() << "no host compiler";
   const char* many = std::getenv("HEDDLE_TEST_GRAPHS");

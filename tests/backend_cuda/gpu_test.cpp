@@ -93,8 +93,9 @@ class Gpu : public testing::Test {
   }
 
   // Runs a kernel on copies of host memory.
-  Execute execute() {
-    return [this](const ir::Kernel& kernel, const target::KernelArgs& args) {
+  Execute execute() { return execute(device_->emitter()); }
+  Execute execute(target::Emitter& emitter) {
+    return [this, &emitter](const ir::Kernel& kernel, const target::KernelArgs& args) {
       KernelCase c;
       c.name = kernel.name;
       c.kernel = kernel;
@@ -113,7 +114,7 @@ class Gpu : public testing::Test {
         auto* p = static_cast<const std::byte*>(args.buffers[argument++]);
         c.buffers.emplace_back(p, p + n);
       }
-      auto compiled = device_->emitter().compile(kernel, {});
+      auto compiled = emitter.compile(kernel, {});
       OnDevice memory(*this, c);
       stream_->recorder().launch(*compiled, memory.args());
       stream_->synchronize();
@@ -150,6 +151,21 @@ TEST_F(Gpu, RandomKernels) {
 TEST_F(Gpu, ScheduledGraphs) {
   for (const GraphCase& c : graph_cases(number("HEDDLE_TEST_SIZE", 32)))
     EXPECT_EQ(run_case(c, execute()), "") << c.name;
+}
+// Code for a device of one multiprocessor: small graphs fill it, so that threads make several
+// points.
+TEST_F(Gpu, SharedWork) {
+  target::DeviceDescription small = device_->description();
+  small.processors = 1;
+  auto emitter = cuda::make_emitter(small);
+  for (const GraphCase& c : shared_work_cases(24))
+    EXPECT_EQ(run_case(c, execute(*emitter)), "") << c.name;
+}
+TEST_F(Gpu, LongScans) {
+  for (const GraphCase& c : long_scan_cases()) {
+    EXPECT_EQ(run_case(c, execute()), "") << c.name;
+    EXPECT_EQ(run_case(c, execute()), "") << c.name << ", again";
+  }
 }
 TEST_F(Gpu, RandomGraphs) {
   for (uint64_t seed = 1; seed <= number("HEDDLE_TEST_GRAPHS", 40); ++seed)

@@ -102,7 +102,17 @@ constexpr const char* kHostMachine = R"cpp(
   HD_FN T hd_ldg(const T* p) {
     return *p;
   }
-  HD_FN void hd_stcs16(void* p, uint4 v) { *(uint4*)p = v; }
+  template <class T>
+  HD_FN void hd_stcs(T* p, T v) {
+    *p = v;
+  }
+  HD_FN void hd_publish(unsigned long long* p, unsigned long long v) {
+    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);
+  }
+  HD_FN unsigned long long hd_observe(const unsigned long long* p) {
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  }
+  HD_FN void hd_fence() {}
   HD_FN unsigned hd_atomic_add(unsigned* p, unsigned v) {
     return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
   }
@@ -266,8 +276,9 @@ target::DeviceDescription described_gpu() {
 bool can_simulate() { return std::system("g++ --version >/dev/null 2>&1") == 0; }
 
 SimulatedKernel::SimulatedKernel(const ir::Kernel& kernel, const target::EmitOptions& options,
-                                 const cuda::Variant& variant)
-    : source_(cuda::write_kernel(kernel, options, variant, described_gpu())) {
+                                 const cuda::Variant& variant,
+                                 const target::DeviceDescription& device)
+    : source_(cuda::write_kernel(kernel, options, variant, device)) {
   static std::atomic<int> counter{0};
   std::string stem = base::cat(std::filesystem::temp_directory_path().string(), "/heddle_sim_",
                                getpid(), "_", counter++);
@@ -320,10 +331,10 @@ void SimulatedKernel::run(const target::KernelArgs& args) {
   std::vector<Word> words;
   for (void* b : args.buffers) words.push_back(reinterpret_cast<Word>(b));
   for (int64_t s : symbols) words.push_back(static_cast<Word>(s));
-  words.push_back(0);
+  words.push_back(reinterpret_cast<Word>(control_));
   words.push_back(reinterpret_cast<Word>(fault_));
-  std::vector<double> parts(4096);
-  words.push_back(reinterpret_cast<Word>(parts.data()));
+  parts_.resize(4096 + 2 * static_cast<size_t>(cuda::kLookbackTiles));
+  words.push_back(reinterpret_cast<Word>(parts_.data()));
   HD_CHECK(words.size() <= 24, "too many arguments for the simulator");
   void* f = dlsym(library_, source_.entry.c_str());
   std::function<void()> body = [&] { call_padded<24>(f, words); };

@@ -7,14 +7,18 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace heddle::test {
+
+target::DeviceDescription described_gpu();
 
 class SimulatedKernel {
  public:
   // Compiles to a shared library in the temporary folder.
   SimulatedKernel(const ir::Kernel& kernel, const target::EmitOptions& options,
-                  const cuda::Variant& variant);
+                  const cuda::Variant& variant,
+                  const target::DeviceDescription& device = described_gpu());
   ~SimulatedKernel();
   bool runs(
       const target::KernelArgs& args) const;  // the variant's conditions on sizes and addresses
@@ -26,10 +30,12 @@ class SimulatedKernel {
   cuda::KernelSource source_;
   void* library_ = nullptr;
   unsigned fault_[8] = {};
+  // As on a device, zero at first and never reset between runs.
+  unsigned control_[16] = {};
+  std::vector<double> parts_;
 };
 
 // Is there a host compiler at run time?
 bool can_simulate();
-target::DeviceDescription described_gpu();
 
 }  // namespace heddle::test

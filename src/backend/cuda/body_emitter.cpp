@@ -178,6 +178,10 @@ BodyEmitter::BodyEmitter(KernelContext& k, const NestPlan& nest, const PhasePlan
       phase_index_(phase_index),
       locals_(locals) {
   find_levels();
+  for (size_t pack = 0; pack < phase.load_packs.size(); ++pack) {
+    for (size_t j = 0; j < phase.load_packs[pack].size(); ++j)
+      in_pack_[phase.load_packs[pack][j]] = {pack, j};
+  }
 }
 
 void BodyEmitter::find_levels() {
@@ -218,12 +222,23 @@ void BodyEmitter::find_levels() {
     if (x.op == ScalarOp::bind) keep(x.a);
   }
   for (const ir::Store& s : b.stores) {
-    keep(s.value);
+    keep(stored_value(s));
     keep(s.mask);
   }
   for (const ir::Reduction& r : phase_.source->reductions) {
     if (level_[r.value] + 1 < segments_) keep(r.value);
   }
+}
+
+// What a store writes: a half that was widened only to be stored goes as it is.
+NodeId BodyEmitter::stored_value(const ir::Store& s) const {
+  const ir::Node& x = node(s.value);
+  const ir::Buffer& b = k_.kernel.buffers[body().accesses[s.access].buffer];
+  if (b.dtype != DType::f16 && b.dtype != DType::bf16) return s.value;
+  NodeId wide = x.op == ScalarOp::cast && x.type == b.dtype ? x.a : s.value;
+  const ir::Node& w = node(wide);
+  return w.op == ScalarOp::cast && w.type == DType::f32 && node(w.a).type == b.dtype ? w.a
+                                                                                     : s.value;
 }
 
 std::vector<NodeId> BodyEmitter::scans(int level) const {
@@ -280,6 +295,9 @@ std::string BodyEmitter::inside_text(uint32_t access) {
 
 std::string BodyEmitter::load_text(NodeId n) {
   const ir::Node& x = node(n);
+  if (auto it = in_pack_.find(n); it != in_pack_.end())
+    return base::cat("hd_lane<", c_type(x.type), ">(g", it->second.first, ".w, ", it->second.second,
+                     ")");
   if (auto staged = at_.staged.find(x.payload); staged != at_.staged.end()) return staged->second;
   ir::BufferId b = body().accesses[x.payload].buffer;
   const ir::Buffer& buffer = k_.kernel.buffers[b];
@@ -340,6 +358,8 @@ std::string BodyEmitter::value_text(NodeId n) {
     default:
       break;
   }
+  if (quick_.count(n) != 0)
+    return base::cat("hd_div_by(", ref(x.a), ", ", ref(x.b), ", u", x.b, ")");
   if (const char* sign = comparison(x.op)) return base::cat(ref(x.a), sign, ref(x.b));
   if (const char* f = binary_name(x.op)) return base::cat(f, "(", ref(x.a), ", ", ref(x.b), ")");
   const char* f = unary_name(x.op);
@@ -372,14 +392,36 @@ void BodyEmitter::emit_pack(NodeId n) {
   if (cached) k_.out.line(cache->second, "[", at_.trip, "] = p", n, ";");
 }
 
+// The vector that several load nodes are elements of.
+void BodyEmitter::emit_load_pack(size_t pack) {
+  if (!written_packs_.insert(pack).second) return;
+  const std::vector<uint32_t>& nodes = phase_.load_packs[pack];
+  const ir::Node& x = node(nodes[0]);
+  ir::BufferId b = body().accesses[x.payload].buffer;
+  int n = static_cast<int>(nodes.size());
+  int bytes = memory_bytes(k_.kernel.buffers[b].dtype) * n;
+  std::string load = base::cat(k_.read_only.count(b) != 0 ? "hd_load_const<" : "hd_load<", bytes,
+                               ">(", pointer(x.payload), ")");
+  if (x.a == kNoNode) {
+    k_.out.line("const hd_pack<", bytes, "> g", pack, " = ", load, ";");
+    return;
+  }
+  k_.out.line("hd_pack<", bytes, "> g", pack, ";");
+  k_.out.line("if (", ref(x.a), ") g", pack, " = ", load, ";");
+  k_.out.line("else HD_UNROLL for (int k = 0; k < ", n, "; ++k) hd_set_lane(g", pack, ".w, k, ",
+              ref(x.b), ");");
+}
+
 void BodyEmitter::emit_node(NodeId n) {
   const ir::Node& x = node(n);
+  if (auto it = in_pack_.find(n); it != in_pack_.end()) emit_load_pack(it->second.first);
   std::string text = value_text(n);
   if (array_[n] && phase_.varying[n]) {
     k_.out.line("a", n, "[l] = ", text, ";");
   } else {
     k_.out.line("const ", c_type(x.type), " v", n, " = ", text, ";");
   }
+  if (quick_.count(n) != 0) k_.out.line("slow |= hd_far_dividend(", ref(x.a), ");");
   if (x.op != ScalarOp::bind) return;
   const SymbolRef& s = body().symbols[x.payload];
   std::string name = base::cat("x", x.payload, "_", phase_index_);
@@ -403,6 +445,16 @@ void BodyEmitter::name_lane(const char* suffix) {
   k_.names.set(axes.back().var, at_.lane_name + suffix);
 }
 
+bool BodyEmitter::use_reciprocals() {
+  if (segments_ > 1 || k_.check_bounds || (k_.off & kDivide) != 0) return false;
+  for (NodeId n = 0; n < body().nodes.size(); ++n) {
+    const ir::Node& x = node(n);
+    if (x.op == ScalarOp::div && x.type == DType::f32 && phase_.varying[n] && !phase_.varying[x.b])
+      quick_.insert(n);
+  }
+  return !quick_.empty();
+}
+
 void BodyEmitter::prefix() {
   name_lane("b");
   for (NodeId n = 0; n < body().nodes.size(); ++n) {
@@ -411,6 +463,14 @@ void BodyEmitter::prefix() {
     } else if (!phase_.varying[n]) {
       emit_node(n);
     }
+  }
+  if (quick_.empty()) return;
+  std::set<NodeId> divisors;
+  for (NodeId n : quick_) divisors.insert(node(n).b);
+  k_.out.line("bool slow = false;");
+  for (NodeId n : divisors) {
+    k_.out.line("const float u", n, " = hd_div(0x1p+0f, ", ref(n), ");");
+    k_.out.line("slow |= hd_far_divisor(", ref(n), ");");
   }
 }
 
@@ -463,11 +523,27 @@ void BodyEmitter::emit_vector_store(const ir::Store& s) {
   k_.out.open();
   k_.out.line("hd_pack<", bytes, "> o;");
   k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) hd_set_lane(o.w, l, hd_cast<",
-              c_type(memory), ">(", ref(s.value), "));");
-  std::string store = base::cat("hd_store<", bytes, ">((void*)(", pointer(s.access), "), o);");
+              c_type(memory), ">(", ref(stored_value(s)), "));");
+  std::string store = base::cat(store_function(), bytes, ">((void*)(", pointer(s.access), "), o);");
   if (s.mask != kNoNode) store = base::cat("if (", ref(s.mask), ") ", store);
   k_.out.line(store);
   k_.out.close();
+}
+
+void BodyEmitter::emit_store_pack(const std::vector<uint32_t>& pack) {
+  const ir::Store& first = body().stores[pack[0]];
+  DType memory = memory_type(k_.kernel.buffers[body().accesses[first.access].buffer].dtype);
+  int bytes = memory_bytes(memory) * static_cast<int>(pack.size());
+  open_lanes();
+  k_.out.line("hd_pack<", bytes, "> o;");
+  for (size_t k = 0; k < pack.size(); ++k)
+    k_.out.line("hd_set_lane(o.w, ", k, ", hd_cast<", c_type(memory), ">(",
+                ref(stored_value(body().stores[pack[k]])), "));");
+  std::string store =
+      base::cat(store_function(), bytes, ">((void*)(", pointer(first.access), "), o);");
+  if (first.mask != kNoNode) store = base::cat("if (", ref(first.mask), ") ", store);
+  k_.out.line(store);
+  close_lanes();
 }
 
 void BodyEmitter::emit_store(const ir::Store& s) {
@@ -476,17 +552,18 @@ void BodyEmitter::emit_store(const ir::Store& s) {
   DType memory = memory_type(buffer.dtype);
   std::string store;
   if (is_local(buffer)) {
-    store = base::cat(local_text(b), " = hd_cast<", c_type(memory), ">(", ref(s.value), ");");
+    store =
+        base::cat(local_text(b), " = hd_cast<", c_type(memory), ">(", ref(stored_value(s)), ");");
   } else {
     std::string offset = k_.names.text(phase_.offsets[s.access]);
-    std::string value = ref(s.value);
+    std::string value = ref(stored_value(s));
     if (s.kind == ir::StoreKind::add) {
       const char* wide = c_type(compute_type(memory));
       value = base::cat("hd_add(hd_cast<", wide, ">(hd_get<", c_type(memory), ">(", k_.buffer(b),
                         ", ", offset, ")), hd_cast<", wide, ">(", value, "))");
     }
-    store = base::cat("hd_put<", c_type(memory), ">(", k_.buffer(b), ", ", offset, ", hd_cast<",
-                      c_type(memory), ">(", value, "));");
+    store = base::cat(nest_.streams ? "hd_put_stream<" : "hd_put<", c_type(memory), ">(",
+                      k_.buffer(b), ", ", offset, ", hd_cast<", c_type(memory), ">(", value, "));");
   }
   std::string guard = s.mask == kNoNode ? "" : ref(s.mask);
   if (k_.check_bounds && !is_local(buffer))
@@ -496,13 +573,22 @@ void BodyEmitter::emit_store(const ir::Store& s) {
 
 void BodyEmitter::stores() {
   current_ = segments_;
-  for (const ir::Store& s : body().stores) {
+  std::set<uint32_t> done;
+  for (const std::vector<uint32_t>& pack : phase_.store_packs) {
+    done.insert(pack.begin(), pack.end());
+    if (!at_.store_guard.empty()) k_.out.open("if (", at_.store_guard, ")");
+    emit_store_pack(pack);
+    if (!at_.store_guard.empty()) k_.out.close();
+  }
+  for (uint32_t k = 0; k < body().stores.size(); ++k) {
+    if (done.count(k) != 0) continue;
+    const ir::Store& s = body().stores[k];
     const ir::Buffer& buffer = k_.kernel.buffers[body().accesses[s.access].buffer];
     bool guarded = !at_.store_guard.empty() && !is_local(buffer);
     if (guarded) k_.out.open("if (", at_.store_guard, ")");
     AccessForm form = phase_.forms[s.access];
     bool lane = form == AccessForm::scattered || buffer.role == ir::BufferRole::row_local ||
-                (s.mask != kNoNode && phase_.varying[s.mask]) || phase_.varying[s.value];
+                (s.mask != kNoNode && phase_.varying[s.mask]) || phase_.varying[stored_value(s)];
     if (form == AccessForm::vector) {
       emit_vector_store(s);
     } else if (lane) {

@@ -28,6 +28,7 @@ struct KernelContext {
   bool exact = false;  // one nest, the grid fits it: no loop around it
   bool single_thread = false;
   bool check_bounds = false;
+  unsigned off = 0;                  // Form
   std::set<ir::BufferId> read_only;  // may be read through the read-only path
   std::vector<CheckedAccess> checked;
   int64_t shared_bytes = 0;  // dynamic shared memory: row_local buffers of the nest that wants most
@@ -67,6 +68,9 @@ class BodyEmitter {
               const std::map<ir::BufferId, LocalPlace>& locals);
 
   int segments() const { return segments_; }
+  // Before prefix(): divisions by what all lanes share go through its reciprocal. What lanes() then
+  // wrote holds unless the generated `slow` is true; then it is to be written again, plainly.
+  bool use_reciprocals();
   void prefix();
   // Values of segment `s`, lane by lane. Scan nodes of level s + 1 are the caller's to write
   // between the segments.
@@ -79,6 +83,7 @@ class BodyEmitter {
   void open_lanes();
   void close_lanes();
   void declare_arrays();
+  void divide_plainly() { quick_.clear(); }
 
  private:
   const ir::Body& body() const { return phase_.source->body; }
@@ -94,7 +99,11 @@ class BodyEmitter {
   void emit_node(ir::NodeId n);
   void emit_store(const ir::Store& s);
   void emit_vector_store(const ir::Store& s);
+  void emit_load_pack(size_t pack);
+  void emit_store_pack(const std::vector<uint32_t>& pack);
+  const char* store_function() const { return nest_.streams ? "hd_store_stream<" : "hd_store<"; }
   void find_levels();
+  ir::NodeId stored_value(const ir::Store& s) const;
   void name_lane(const char* suffix);
 
   KernelContext& k_;
@@ -107,7 +116,11 @@ class BodyEmitter {
   int segments_ = 1;
   int current_ = 0;  // segment that is being written
   std::vector<int> level_;
-  std::vector<bool> array_;  // kept in an array over the lanes
+  std::vector<bool> array_;     // kept in an array over the lanes
+  std::set<ir::NodeId> quick_;  // divisions by way of a reciprocal
+  // Load nodes -> (pack, element of it); packs whose load is written.
+  std::map<ir::NodeId, std::pair<size_t, size_t>> in_pack_;
+  std::set<size_t> written_packs_;
 };
 
 // Writes a nest, at the current place of the text.

@@ -13,6 +13,7 @@ namespace {
 constexpr int kBlock = 256;                // threads of kernels with several nests
 constexpr int64_t kOneBlockPoints = 2048;  // more work in a nest than this asks for the whole grid
 constexpr int kOneBlockThreads = 512;
+constexpr int64_t kResidentThreads = 1024;  // a multiprocessor, at least
 
 void collect_nests(const std::vector<ir::Stmt>& list, std::vector<const ir::Nest*>& out) {
   for (const ir::Stmt& s : list) {
@@ -107,6 +108,8 @@ void KernelWriter::plan_nests() {
   if (k_.single_thread) limits.max_lanes = 1;
   limits.whole_block = shape.kind != LaunchKind::block;
   limits.whole_grid = shape.kind == LaunchKind::exact;
+  limits.threads = int64_t{device_.processors} * kResidentThreads;
+  limits.off = variant_.off;
   for (const ir::Nest* n : nests_) plans_.push_back(plan_nest(kernel_, *n, limits));
   for (const NestPlan& p : plans_) {
     if (p.mapping == Mapping::group && k_.single_thread) {
@@ -118,10 +121,28 @@ void KernelWriter::plan_nests() {
     shape.block = plans_[0].group;
   if (k_.exact && plans_[0].mapping == Mapping::chain) {
     shape.block = plans_[0].group;
-    shape.kind = LaunchKind::cooperative;
-    k_.exact = false;
+    if (!plans_[0].lookback) {
+      shape.kind = LaunchKind::cooperative;
+      k_.exact = false;
+    }
   }
   k_.block = shape.block;
+}
+
+// Is every load of the buffer at the coordinates of a store of its phase?
+bool loads_what_it_stores(const NestPlan& plan, ir::BufferId b) {
+  for (const PhasePlan& p : plan.phases) {
+    const ir::Body& body = p.source->body;
+    for (const ir::Node& n : body.nodes) {
+      if (n.op != ir::ScalarOp::load || body.accesses[n.payload].buffer != b) continue;
+      const std::vector<Expr>& coords = body.accesses[n.payload].coords;
+      if (std::none_of(body.stores.begin(), body.stores.end(), [&](const ir::Store& s) {
+            return body.accesses[s.access].coords == coords;
+          }))
+        return false;
+    }
+  }
+  return true;
 }
 
 // Inputs that no store of the kernel can touch. An input may share an output's memory where both
@@ -133,19 +154,10 @@ void KernelWriter::find_read_only() {
     if (kernel_.buffers[b].role == BufferRole::input) k_.read_only.insert(b);
   }
   for (const PhasePlan& p : plans_[0].phases) {
-    const ir::Body& body = p.source->body;
-    for (const ir::Store& s : body.stores) {
-      k_.read_only.erase(body.accesses[s.access].buffer);
-      for (const PhasePlan& q : plans_[0].phases) {
-        const ir::Body& other = q.source->body;
-        for (size_t a = 0; a < other.accesses.size(); ++a) {
-          bool same_size = other.accesses[a].coords.size() == body.accesses[s.access].coords.size();
-          if (q.inner.size() == p.inner.size() && same_size)
-            k_.read_only.erase(other.accesses[a].buffer);
-        }
-      }
-    }
+    for (const ir::Store& s : p.source->body.stores)
+      k_.read_only.erase(p.source->body.accesses[s.access].buffer);
   }
+  std::erase_if(k_.read_only, [&](ir::BufferId b) { return loads_what_it_stores(plans_[0], b); });
 }
 
 std::string KernelWriter::signature() {
@@ -161,7 +173,8 @@ std::string KernelWriter::signature() {
   // At least 1024 threads a multiprocessor where rows are kept in registers: loads must overlap
   // work.
   int blocks = 1;
-  if (k_.exact && plans_[0].mapping == Mapping::group) blocks = std::clamp(1024 / k_.block, 1, 16);
+  if (k_.exact && (plans_[0].mapping == Mapping::group || plans_[0].lookback))
+    blocks = std::clamp(1024 / k_.block, 1, 16);
   k_.out.open();
   for (size_t s = 0; s < kernel_.symbols.size(); ++s) {
     k_.out.line("const idx e", s, " = (idx)n", s, "; (void)e", s, ";");
@@ -303,7 +316,7 @@ void KernelWriter::finish_shape() {
     int64_t each = 1;
     if (p.mapping == Mapping::thread) {
       each = int64_t{k_.block} * p.lanes;
-    } else if (p.mapping == Mapping::chain) {
+    } else if (p.mapping == Mapping::chain && !p.lookback) {
       each = int64_t{p.group} * p.lanes;
     } else if (p.mapping == Mapping::group && p.group <= 32) {
       each = std::max(1, k_.block / p.group);
@@ -328,6 +341,7 @@ KernelSource KernelWriter::write() {
   out_.variant = variant_;
   out_.entry = base::cat("heddle_kernel_", variant_.wide ? "w" : "n", variant_.vectors ? "v" : "s");
   k_.check_bounds = options_.check_bounds;
+  k_.off = variant_.off;
   collect_nests(kernel_.body, nests_);
   HD_CHECK(!nests_.empty(), "kernel ", kernel_.name, " has no nest");
   choose_kind();

@@ -14,8 +14,9 @@ namespace heddle::cuda {
 
 // What a compiled text assumes; checked at each launch.
 struct Variant {
-  bool wide = false;    // 64-bit indices
-  bool vectors = true;  // false: one lane, any alignment
+  bool wide = false;           // 64-bit indices
+  bool vectors = true;         // false: one lane, any alignment
+  unsigned off = forms_off();  // Form
   friend auto operator<=>(const Variant&, const Variant&) = default;
 };
 

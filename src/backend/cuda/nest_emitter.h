@@ -55,6 +55,9 @@ class NestEmitter {
   void tile_point(bool store_side);
   void chain_nest();
   void chain_tile(bool totals);
+  void lookback_nest();
+  void lookback_vectors(bool second);
+  ir::NodeId only_scan() const;
   void group_nest();
   void plan_locals();
   void plan_caches();

@@ -1,6 +1,8 @@
 #include "backend/cuda/nest_plan.h"
 
+#include "backend/cuda/nest_expand.h"
 #include "base/check.h"
+#include "base/env.h"
 
 #include <algorithm>
 #include <functional>
@@ -19,8 +21,16 @@ Expr total(const std::vector<LoopAxis>& axes) {
   return n;
 }
 Expr NestPlan::points() const { return total(outer); }
+int64_t lookback_tile(const NestPlan& plan) {
+  return int64_t{plan.group} * plan.lanes * kChainVectors;
+}
 Expr NestPlan::units() const {
-  if (mapping == Mapping::chain) return phases[0].inner.back().extent;
+  if (mapping == Mapping::chain) {
+    const Expr& row = phases[0].inner.back().extent;
+    if (!lookback) return row;
+    int64_t tile = lookback_tile(*this);
+    return points() * ((row + Expr(tile - 1)) / Expr(tile));
+  }
   Expr n(1);
   for (size_t k = 0; k < outer.size(); ++k) {
     bool tiled = mapping == Mapping::tile && (k == tile_axis || k + 1 == outer.size());
@@ -40,6 +50,33 @@ bool is_local(const ir::Buffer& b) {
 int64_t bounded(const Expr& e, int64_t limit) {
   int64_t v = e.is_constant() ? *e.constant() : e.upper();
   return std::min(v, limit);
+}
+
+bool is_multiple(const Expr& e, int n, std::vector<Expr>& conditions) {
+  if (e.is_constant()) return *e.constant() % n == 0;
+  if (e.kind() == ExprKind::add) {
+    for (const Expr& t : e.operands()) {
+      if (!is_multiple(t, n, conditions)) return false;
+    }
+    return true;
+  }
+  Expr size(1);
+  bool only_sizes = true;
+  auto take = [&](const Expr& f) {
+    bool is_size =
+        f.is_constant() || (f.kind() == ExprKind::symbol && f.symbol()->kind == SymbolKind::extent);
+    if (is_size) size = size * f;
+    only_sizes = only_sizes && is_size;
+  };
+  if (e.kind() == ExprKind::mul) {
+    for (const Expr& f : e.operands()) take(f);
+  } else {
+    take(e);
+  }
+  if (size.is_constant()) return *size.constant() % n == 0;
+  if (std::find(conditions.begin(), conditions.end(), size) == conditions.end())
+    conditions.push_back(size);
+  return true;
 }
 
 namespace {
@@ -302,34 +339,6 @@ bool choose_chain(NestPlan& nest) {
 
 // ---- lanes
 
-// Is e a multiple of n, perhaps on condition that sizes are?
-bool multiple(const Expr& e, int n, std::vector<Expr>& conditions) {
-  if (e.is_constant()) return *e.constant() % n == 0;
-  if (e.kind() == ExprKind::add) {
-    for (const Expr& t : e.operands()) {
-      if (!multiple(t, n, conditions)) return false;
-    }
-    return true;
-  }
-  Expr size(1);
-  bool only_sizes = true;
-  auto take = [&](const Expr& f) {
-    bool is_size =
-        f.is_constant() || (f.kind() == ExprKind::symbol && f.symbol()->kind == SymbolKind::extent);
-    if (is_size) size = size * f;
-    only_sizes = only_sizes && is_size;
-  };
-  if (e.kind() == ExprKind::mul) {
-    for (const Expr& f : e.operands()) take(f);
-  } else {
-    take(e);
-  }
-  if (size.is_constant()) return *size.constant() % n == 0;
-  if (std::find(conditions.begin(), conditions.end(), size) == conditions.end())
-    conditions.push_back(size);
-  return true;
-}
-
 bool lanes_are_outer(const NestPlan& nest) {
   return nest.mapping == Mapping::thread || nest.mapping == Mapping::tile;
 }
@@ -417,7 +426,7 @@ class FormPass {
     if (!affine || !affine->first.is(1) || uses_varying(affine->second, nullptr, symbols_))
       return AccessForm::scattered;
     std::vector<Expr> conditions = nest_.divisible;
-    if (!multiple(affine->second, lanes_, conditions)) return AccessForm::scattered;
+    if (!is_multiple(affine->second, lanes_, conditions)) return AccessForm::scattered;
     (void)b;
     nest_.divisible = std::move(conditions);
     return AccessForm::vector;
@@ -457,7 +466,7 @@ bool classify(const ir::Kernel& kernel, NestPlan& nest, int lanes, FormCount& co
     const std::vector<LoopAxis>& axes = lanes_are_outer(nest) ? nest.outer : p.inner;
     if (axes.empty()) continue;
     any = true;
-    if (lanes > 1 && !multiple(axes.back().extent, lanes, nest.divisible)) return false;
+    if (lanes > 1 && !is_multiple(axes.back().extent, lanes, nest.divisible)) return false;
   }
   return any;
 }
@@ -517,30 +526,67 @@ bool stores_scalar_local(const ir::Kernel& kernel, const ir::Nest& nest) {
 
 }  // namespace
 
+unsigned forms_off() {
+  static const unsigned off = [] {
+    constexpr std::pair<const char*, Form> kForms[] = {{"expand", kExpand},
+                                                       {"pack", kPack},
+                                                       {"streaming", kStreaming},
+                                                       {"lookback", kLookback},
+                                                       {"divide", kDivide}};
+    unsigned bits = 0;
+    for (const auto& [name, form] : kForms)
+      if (base::env_has("HEDDLE_CUDA_OFF", name)) bits |= form;
+    return bits;
+  }();
+  return off;
+}
+
+namespace {
+
+// The nest as given, or with several points a thread.
+std::optional<Expanded> expanded(const ir::Kernel& kernel, const ir::Nest& nest,
+                                 const NestLimits& limits) {
+  if (limits.max_lanes == 1 || limits.check_bounds || (limits.off & kExpand) != 0)
+    return std::nullopt;
+  return expand_nest(kernel, nest, limits.threads);
+}
+
+void plan_chain(const ir::Kernel& kernel, NestPlan& plan, const NestLimits& limits) {
+  choose_lanes(kernel, plan, limits.max_lanes);
+  plan.lookback = true;  // counts the units as tiles
+  plan.lookback =
+      (limits.off & kLookback) == 0 && bounded(plan.units(), kUnknown) <= kLookbackTiles;
+}
+
+}  // namespace
+
 NestPlan plan_nest(const ir::Kernel& kernel, const ir::Nest& nest, const NestLimits& limits) {
   NestPlan plan;
-  plan.source = &nest;
-  for (const ir::Axis& a : nest.outer) plan.outer.push_back({a.var, a.extent, a.kind});
-  for (const ir::Phase& p : nest.phases) plan.phases.push_back(plan_phase(kernel, p));
+  std::optional<Expanded> many = expanded(kernel, nest, limits);
+  if (many) plan.expanded = many->nest;
+  const ir::Nest& source = many ? *many->nest : nest;
+  plan.source = &source;
+  for (const ir::Axis& a : source.outer) plan.outer.push_back({a.var, a.extent, a.kind});
+  for (const ir::Phase& p : source.phases) plan.phases.push_back(plan_phase(kernel, p));
   hoist_mapped(plan);
   if (limits.join_axes && !limits.check_bounds) {
     join_axes(plan, plan.outer);
     for (PhasePlan& p : plan.phases) join_axes(plan, p.inner);
   }
-  plan.replicated = stores_scalar_local(kernel, nest);
+  plan.replicated = stores_scalar_local(kernel, source);
   plan.mapping = choose_mapping(kernel, plan);
-  bool tiled = !limits.check_bounds && limits.whole_block && choose_tile(kernel, plan);
+  bool tiled = !many && !limits.check_bounds && limits.whole_block && choose_tile(kernel, plan);
+  bool streaming = (limits.off & kStreaming) == 0;
   if (limits.whole_grid && !limits.check_bounds && choose_chain(plan)) {
-    choose_lanes(kernel, plan, limits.max_lanes);
+    plan_chain(kernel, plan, limits);
     return plan;
   }
-  if (tiled) {
-    choose_lanes(kernel, plan, 1);
-  } else if (plan.mapping == Mapping::thread && plan.outer.empty()) {
-    choose_lanes(kernel, plan, 1);
-  } else {
-    choose_lanes(kernel, plan, limits.check_bounds ? 1 : limits.max_lanes);
-  }
+  bool single = tiled || (many && many->columns > 1) ||
+                (plan.mapping == Mapping::thread && plan.outer.empty()) || limits.check_bounds;
+  choose_lanes(kernel, plan, single ? 1 : limits.max_lanes);
+  if (many && many->columns > 1 && (limits.off & kPack) == 0)
+    find_packs(kernel, plan, many->columns);
+  plan.streams = streaming && (tiled || (many && many->columns > 1 && many->rows > 1));
   plan.group = plan.mapping == Mapping::group ? choose_group(plan, limits.fixed_group) : 1;
   return plan;
 }

@@ -4,6 +4,7 @@
 
 #include "ir/kernel.h"
 
+#include <memory>
 #include <vector>
 
 namespace heddle::cuda {
@@ -24,6 +25,17 @@ enum class AccessForm : uint8_t {
   local,  // row_local or scalar_local
 };
 
+// Forms of code that can be switched off, to measure them and to find faults.
+enum Form : unsigned {
+  kExpand = 1,     // several outer points a thread
+  kPack = 2,       // their neighbouring elements as vectors
+  kStreaming = 4,  // stores past the cache, where a block writes separated segments
+  kLookback = 8,   // long scans in one pass
+  kDivide = 16,    // by what a row shares: through its reciprocal, corrected to the exact quotient
+};
+// Those that HEDDLE_CUDA_OFF names; read once.
+unsigned forms_off();
+
 struct LoopAxis {
   SymbolRef var;
   Expr extent;
@@ -37,9 +49,14 @@ struct PhasePlan {
   std::vector<Expr> exprs;                // of index nodes
   std::vector<AccessForm> forms;          // of accesses
   std::vector<bool> varying;              // of nodes: differs between lanes
+  // Load nodes, and stores (by their place in the body), of neighbouring elements, the first one
+  // aligned: one vector each.
+  std::vector<std::vector<uint32_t>> load_packs, store_packs;
 };
 struct NestPlan {
   const ir::Nest* source = nullptr;
+  std::shared_ptr<const ir::Nest>
+      expanded;  // what `source` is, where a thread makes several points
   std::vector<LoopAxis> outer;
   std::vector<PhasePlan> phases;
   Mapping mapping = Mapping::thread;
@@ -50,6 +67,8 @@ struct NestPlan {
   bool aligned = false;         // has vector accesses: base addresses must be aligned
   size_t tile_axis = 0;  // tile: the other outer axis, along which staged loads are contiguous
   std::vector<uint32_t> staged;  // tile: accesses of the phase
+  bool streams = false;          // blocks write several separated segments: stores past the cache
+  bool lookback = false;         // chain: one pass, each tile adds the totals of those before it
 
   Expr points() const;  // outer
   Expr units() const;   // of work to spread: outer points, tiles, or parts of a chained row
@@ -62,12 +81,23 @@ struct NestLimits {
   bool join_axes = true;
   bool whole_grid = false;  // the nest may use barriers between all blocks
   bool whole_block = true;  // ... of one block
+  int64_t threads = 0;      // that the device should have, at least
+  unsigned off = 0;         // Form
 };
 
 // nullopt never: any nest has a plan with one lane.
 NestPlan plan_nest(const ir::Kernel& kernel, const ir::Nest& nest, const NestLimits& limits);
 
+// Of a chain with lookback: vectors a thread, elements a tile, tiles at most.
+inline constexpr int kChainVectors = 4;
+inline constexpr int64_t kLookbackTiles = 8192;
+int64_t lookback_tile(const NestPlan& plan);
+
 Expr total(const std::vector<LoopAxis>& axes);
+// Is e a multiple of n, perhaps on condition that sizes are (which are added)?
+bool is_multiple(const Expr& e, int n, std::vector<Expr>& conditions);
+// Neighbouring accesses of the nest's points as vectors of n.
+void find_packs(const ir::Kernel& kernel, NestPlan& nest, int n);
 // Bytes of an element in memory, and whether the buffer lives outside the kernel.
 int memory_bytes(DType d);
 DType memory_type(DType d);

@@ -114,11 +114,110 @@ void NestEmitter::chain_tile(bool totals) {
   k_.out.close();
 }
 
-void NestEmitter::chain_nest() {
-  const PhasePlan& phase = nest_.phases[0];
-  const ir::Body& b = phase.source->body;
+ir::NodeId NestEmitter::only_scan() const {
+  const ir::Body& b = nest_.phases[0].source->body;
   ir::NodeId scan = 0;
   while (b.nodes[scan].op != ir::ScalarOp::scan) ++scan;
+  return scan;
+}
+
+// The vectors of this thread: first the values to scan, or, once what stands before them is known,
+// the rest of the body.
+void NestEmitter::lookback_vectors(bool second) {
+  const PhasePlan& phase = nest_.phases[0];
+  ir::NodeId scan = only_scan();
+  const ir::Node& x = phase.source->body.nodes[scan];
+  ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type};
+  const char* op = fold_name(r.op);
+  int lanes = nest_.lanes;
+  k_.out.open("HD_UNROLL for (int v = 0; v < ", kChainVectors, "; ++v)");
+  k_.out.line("const idx at = begin + (idx)(v * ", nest_.group, " + lane) * ", lanes, ";");
+  k_.out.line("const bool in = at < n; (void)in;");
+  k_.out.line("const idx i0b = in ? at : 0;");
+  PointText at;
+  at.flat = "i0b";
+  at.trip = "0";
+  at.lane_name = "i0";
+  at.store_guard = "in";
+  BodyEmitter body(k_, nest_, phase, at, nullptr, 0, locals_);
+  body.prefix();
+  body.declare_arrays();
+  body.open_lanes();
+  body.lanes(0);
+  if (!second) {
+    k_.out.line("const ", c_type(x.type), " value = in ? ", body.ref(x.a), " : ", identity(r), ";");
+    k_.out.line("S[v][l] = l == 0 ? value : ", op, "::f(S[v][l == 0 ? 0 : l - 1], value);");
+    body.close_lanes();
+  } else {
+    k_.out.line("a", scan, "[l] = ", op, "::f(", op, "::f(carry, ", op, "::f(totals[v * ",
+                nest_.group / 32, " + lane / 32], before[v])), S[v][l]);");
+    body.close_lanes();
+    body.open_lanes();
+    body.lanes(1);
+    body.close_lanes();
+    body.stores();
+  }
+  k_.out.close();
+}
+
+// A block a tile. Tickets give tiles to blocks in the order in which they start, so that those
+// before are running or done. Each adds the totals of all tiles before it in one fixed order: a sum
+// has the same bits each time.
+void NestEmitter::lookback_nest() {
+  const PhasePlan& phase = nest_.phases[0];
+  ir::NodeId scan = only_scan();
+  const ir::Node& x = phase.source->body.nodes[scan];
+  ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type};
+  const char* type = c_type(x.type);
+  const char* op = fold_name(r.op);
+  std::string none = identity(r);
+  int group = nest_.group, warps = group / 32;
+  int64_t step = lookback_tile(nest_);
+  HD_CHECK(warps * kChainVectors == 64, "hd_scan_totals takes 64 totals");
+  k_.out.line("HD_SHARED hd_ticket ticket;");
+  k_.out.line("HD_SHARED ", type, " totals[", warps * kChainVectors, "];");
+  k_.out.line("HD_SHARED ", type, " warps[", warps, "];");
+  k_.out.line("const int lane = (int)threadIdx.x;");
+  k_.out.line("if (lane == 0) ticket = hd_take_ticket(hd_barrier + 4);");
+  k_.out.line("hd_sync();");
+  k_.out.line("const idx n = ", k_.names.text(phase.inner[0].extent), ";");
+  k_.out.line("const idx tiles = (n + ", step - 1, ") / ", step, ";");
+  k_.out.line("const idx row = (idx)ticket.tile / tiles, tile = (idx)ticket.tile % tiles;");
+  k_.out.line("const idx begin = tile * ", step, ";");
+  k_.out.line("u64* words = (u64*)hd_parts + 4096 + row * tiles * 2;");
+  decode_outer("row", false);
+  k_.out.line(type, " S[", kChainVectors, "][", nest_.lanes, "], before[", kChainVectors, "];");
+  lookback_vectors(false);
+  k_.out.open("HD_UNROLL for (int v = 0; v < ", kChainVectors, "; ++v)");
+  k_.out.line(type, " all;");
+  k_.out.line("before[v] = hd_warp_scan<", op, ">(S[v][", nest_.lanes - 1, "], (", type, ")", none,
+              ", &all);");
+  k_.out.line("if ((lane & 31) == 31) totals[v * ", warps, " + lane / 32] = all;");
+  k_.out.close();
+  k_.out.line("hd_sync();");
+  k_.out.open("if (lane < 32)");
+  k_.out.line("const ", type, " all = hd_scan_totals<", op, ">(totals, (", type, ")", none, ");");
+  k_.out.line("if (lane == 31) hd_publish_total(words + tile * 2, ticket.tag, all);");
+  k_.out.close();
+  k_.out.line(type, " carry = ", none, ";");
+  k_.out.line("for (idx k = lane; k < tile; k += ", group, ") carry = ", op,
+              "::f(carry, hd_wait_total<", type, ">(words + k * 2, ticket.tag));");
+  k_.out.line("carry = hd_warp_fold<", op, ", 32>(carry);");
+  k_.out.line("if ((lane & 31) == 0) warps[lane / 32] = carry;");
+  k_.out.line("hd_sync();");
+  k_.out.line("if (lane == 0) hd_return_ticket(hd_barrier + 4);");
+  k_.out.line("carry = hd_fold_warps<", op, ", ", warps, ">(warps);");
+  lookback_vectors(true);
+}
+
+void NestEmitter::chain_nest() {
+  if (nest_.lookback) {
+    lookback_nest();
+    return;
+  }
+  const PhasePlan& phase = nest_.phases[0];
+  const ir::Body& b = phase.source->body;
+  ir::NodeId scan = only_scan();
   const ir::Node& x = b.nodes[scan];
   ir::Reduction r{b.scans[x.payload].op, x.a, x.type};
   const char* type = c_type(x.type);

@@ -34,7 +34,16 @@ HD_FN void hd_sync() { __syncthreads(); }
 HD_FN uint4 hd_ldg16(const void* p) { return __ldg((const uint4*)p); }
 HD_FN uint2 hd_ldg8(const void* p) { return __ldg((const uint2*)p); }
 template <class T> HD_FN T hd_ldg(const T* p) { return __ldg(p); }
-HD_FN void hd_stcs16(void* p, uint4 v) { __stcs((uint4*)p, v); }
+template <class T> HD_FN void hd_stcs(T* p, T v) { __stcs(p, v); }
+HD_FN void hd_publish(unsigned long long* p, unsigned long long v) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+HD_FN unsigned long long hd_observe(const unsigned long long* p) {
+  unsigned long long v;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+HD_FN void hd_fence() { __threadfence(); }
 HD_FN unsigned hd_atomic_add(unsigned* p, unsigned v) { return atomicAdd(p, v); }
 HD_FN unsigned hd_atomic_cas(unsigned* p, unsigned a, unsigned b) { return atomicCAS(p, a, b); }
 // All blocks of a cooperative launch. The word's top bit flips when the last block arrives; it needs no reset.
@@ -108,6 +117,18 @@ template <int N> HD_FN void hd_store(void* p, const hd_pack<N>& v) {
   else if constexpr (N == 2) *(u16*)c = (u16)v.w[0];
   else *(u8*)c = (u8)v.w[0];
 }
+template <int N> HD_FN void hd_store_stream(void* p, const hd_pack<N>& v) {
+  char* c = (char*)p;
+  if constexpr (N >= 16) {
+    HD_UNROLL for (int k = 0; k < N / 16; ++k) {
+      uint4 q; q.x = v.w[4 * k]; q.y = v.w[4 * k + 1]; q.z = v.w[4 * k + 2]; q.w = v.w[4 * k + 3];
+      hd_stcs((uint4*)(c + 16 * k), q);
+    }
+  } else if constexpr (N == 8) { uint2 q; q.x = v.w[0]; q.y = v.w[1]; hd_stcs((uint2*)c, q); }
+  else if constexpr (N == 4) hd_stcs((u32*)c, v.w[0]);
+  else if constexpr (N == 2) hd_stcs((u16*)c, (u16)v.w[0]);
+  else hd_stcs((u8*)c, (u8)v.w[0]);
+}
 template <int B> HD_FN u64 hd_piece(const u32* w, int l) {
   if constexpr (B == 8) return (u64)w[2 * l] | ((u64)w[2 * l + 1] << 32);
   else if constexpr (B == 4) return w[l];
@@ -162,6 +183,12 @@ template <class T> HD_FN void hd_put(void* p, idx i, T v) {
   else if constexpr (sizeof(T) == 2) ((u16*)p)[i] = (u16)hd_bits(v);
   else ((u8*)p)[i] = (u8)hd_bits(v);
 }
+template <class T> HD_FN void hd_put_stream(void* p, idx i, T v) {
+  if constexpr (sizeof(T) == 8) hd_stcs((u64*)p + i, hd_bits(v));
+  else if constexpr (sizeof(T) == 4) hd_stcs((u32*)p + i, (u32)hd_bits(v));
+  else if constexpr (sizeof(T) == 2) hd_stcs((u16*)p + i, (u16)hd_bits(v));
+  else hd_stcs((u8*)p + i, (u8)hd_bits(v));
+}
 
 // ---- arithmetic that C++ leaves open
 template <class T> struct hd_unsigned { typedef T type; };
@@ -188,6 +215,17 @@ template <class T> HD_FN T hd_div(T a, T b) {
   if (b == (T)0) return (T)0;
   if ((T)-1 < (T)0 && b == (T)-1) return hd_sub((T)0, a);
   return (T)(a / b);
+}
+// The IEEE quotient, by Markstein's theorem, from the rounded reciprocal of the divisor, where nothing on the way
+// leaves the normal range: divisors in 2^-30 .. 2^30, dividends +0 or in 2^-90 .. 2^90.
+HD_FN float hd_div_by(float a, float b, float reciprocal) {
+  float q = a * reciprocal;
+  q = hd_fma(hd_fma(-q, b, a), reciprocal, q);
+  return hd_fma(hd_fma(-q, b, a), reciprocal, q);
+}
+HD_FN bool hd_far_divisor(float b) { return !((fabsf(b) >= 0x1p-30f) & (fabsf(b) <= 0x1p+30f)); }
+HD_FN bool hd_far_dividend(float a) {
+  return (!(fabsf(a) <= 0x1p+90f)) | ((fabsf(a) < 0x1p-90f) & (hd_f32_bits(a) != 0u));
 }
 HD_FN float hd_rem(float a, float b) { return fmodf(a, b); }
 HD_FN double hd_rem(double a, double b) { return fmod(a, b); }
@@ -370,6 +408,59 @@ template <class Op, int N, class T> HD_FN T hd_group_scan(T v, T identity, T* s,
     *total = all;
     return warp == 0 ? before : lane == 0 ? ahead : Op::f(ahead, before);
   }
+}
+// ---- tiles that wait for those before them. control: tickets taken, tiles done, launches so far.
+struct hd_ticket { u32 tile, tag; };
+HD_FN hd_ticket hd_take_ticket(u32* control) {
+  hd_ticket t;
+  t.tile = hd_atomic_add(control, 1u);
+  t.tag = hd_atomic_add(control + 2, 0u) + 1u;
+  return t;
+}
+// After the last use of the ticket; the last block makes the words ready for the next launch.
+HD_FN void hd_return_ticket(u32* control) {
+  hd_fence();
+  if (hd_atomic_add(control + 1, 1u) + 1u != gridDim.x) return;
+  control[0] = 0u;
+  control[1] = 0u;
+  control[2] = control[2] + 1u;
+}
+// A value and the launch's tag travel in one word (two, where the value has 8 bytes), so that no fence is needed.
+template <class T> HD_FN void hd_publish_total(u64* words, u32 tag, T v) {
+  const u64 bits = hd_bits(v);
+  hd_publish(words, bits << 32 | tag);
+  if constexpr (sizeof(T) == 8) hd_publish(words + 1, (bits >> 32 << 32) | tag);
+}
+HD_FN u64 hd_wait_word(const u64* word, u32 tag) {
+  u64 w;
+  do w = hd_observe(word); while ((u32)w != tag);
+  return w >> 32;
+}
+template <class T> HD_FN T hd_wait_total(const u64* words, u32 tag) {
+  u64 bits = hd_wait_word(words, tag);
+  if constexpr (sizeof(T) == 8) bits |= hd_wait_word(words + 1, tag) << 32;
+  return hd_from(hd_tag<T>(), bits);
+}
+// Exclusive prefix of a warp's values.
+template <class Op, class T> HD_FN T hd_warp_scan(T v, T identity, T* inclusive) {
+  const int lane = threadIdx.x & 31;
+  HD_UNROLL for (int d = 1; d < 32; d *= 2) {
+    T o = hd_shuffle(1, v, d);
+    if (lane >= d) v = Op::f(o, v);
+  }
+  *inclusive = v;
+  T before = hd_shuffle(1, v, 1);
+  return lane == 0 ? identity : before;
+}
+// W = 2 * 32 totals of warps become what stands before each of them; the first warp gets the total of all.
+template <class Op, class T> HD_FN T hd_scan_totals(T* s, T identity) {
+  const int lane = threadIdx.x & 31;
+  const T a = s[2 * lane], b = s[2 * lane + 1];
+  T all;
+  const T before = hd_warp_scan<Op>(Op::f(a, b), identity, &all);
+  s[2 * lane] = before;
+  s[2 * lane + 1] = lane == 0 ? a : Op::f(before, a);
+  return all;
 }
 // ---- bounds checking: the first fault is kept. record: {taken, access, rank, coordinate, extent of the bad axis}
 HD_FN bool hd_inside(u32* fault, u32 access, u32 axis, i64 c, i64 n) {

@@ -23,9 +23,9 @@ struct LaunchParameters {
   std::vector<void*> pointers;
   void* words[3];  // barrier word, fault record, parts of a chain
 };
-// Bytes: barrier word, fault record, folds of the blocks of a chained row (8 bytes each, at most
-// 4096 blocks).
-inline constexpr int64_t kWorkspace = 256 + 8 * 4096;
+// Bytes: barrier word and tickets, fault record, folds of the blocks of a chained row (8 bytes
+// each, at most 4096 blocks), totals of tiles (two tagged words each).
+inline constexpr int64_t kWorkspace = 256 + 8 * 4096 + 16 * kLookbackTiles;
 inline constexpr int64_t kFaultAt = 64, kPartsAt = 256;
 
 class StreamRecorder : public target::Recorder {

@@ -66,7 +66,7 @@ const RowMaker* find(const std::string& name) {
   return nullptr;
 }
 
-nlohmann::json measure(const RowMaker& maker, const Device& device, double seconds) {
+nlohmann::json measure(const RowMaker& maker, const Device& device, double seconds, Floor& floor) {
   nlohmann::json j = {{"row", maker.name}, {"device", device.name()}};
   try {
     Row row = maker.make(device);
@@ -81,9 +81,11 @@ nlohmann::json measure(const RowMaker& maker, const Device& device, double secon
     j["us"] = quantile(us, 0.5);
     j["low"] = quantile(us, 0.1);
     j["high"] = quantile(us, 0.9);
-    if (row.bytes > 0)
-      j["GB/s"] = static_cast<double>(row.bytes) / static_cast<double>(row.divisor) /
-                  quantile(us, 0.5) / 1e3;
+    if (row.read + row.written > 0) {
+      double median = quantile(us, 0.5);
+      j["GB/s"] = static_cast<double>(row.read + row.written) / median / 1e3;
+      j["share"] = floor_us(floor.measure(), row.read, row.written) / median;
+    }
     if (row.executable.impl() != nullptr) j["kernels"] = row.executable.kernel_count();
   } catch (const std::exception& error) {
     j["error"] = error.what();
@@ -99,7 +101,9 @@ void print_row(const nlohmann::json& j) {
   }
   std::printf("%-16s %12.3f us  (%.3f .. %.3f)", j["row"].get<std::string>().c_str(),
               j["us"].get<double>(), j["low"].get<double>(), j["high"].get<double>());
-  if (j.contains("GB/s")) std::printf("  %7.1f GB/s", j["GB/s"].get<double>());
+  if (j.contains("GB/s"))
+    std::printf("  %7.1f GB/s, %3.0f %% of the floor", j["GB/s"].get<double>(),
+                100 * j["share"].get<double>());
   if (j.contains("kernels"))
     std::printf("  %d kernel%s", j["kernels"].get<int>(), j["kernels"].get<int>() == 1 ? "" : "s");
   std::printf("\n");
@@ -108,6 +112,7 @@ void print_row(const nlohmann::json& j) {
 
 int serve(const Device& device) {
   Row row;
+  std::unique_ptr<Floor> floor;
   std::string line;
   while (std::getline(std::cin, line)) {
     nlohmann::json reply = nlohmann::json::object();
@@ -117,9 +122,16 @@ int serve(const Device& device) {
         if (maker == nullptr) throw GraphError("no such row: " + line.substr(5));
         row = maker->make(device);
         for (int k = 0; k < 3; ++k) sample(row, device);
-        reply["bytes"] = row.bytes;
+        reply["read"] = row.read;
+        reply["written"] = row.written;
+        if (row.executable.impl() != nullptr) reply["kernels"] = row.executable.kernel_count();
       } else if (line.rfind("time ", 0) == 0) {
         reply["us"] = samples(row, device, std::stod(line.substr(5)));
+      } else if (line == "floor") {
+        if (!floor) floor = std::make_unique<Floor>(device);
+        Bandwidth b = floor->measure();
+        reply["copy"] = b.copy;
+        reply["read"] = b.read;
       } else if (line == "drop") {
         row = {};
       } else {
@@ -162,10 +174,11 @@ int run(int argc, char** argv) {
   Device device = name.empty() ? default_device() : heddle::device(name);
   if (serving) return serve(device);
   nlohmann::json all = nlohmann::json::array();
+  Floor floor(device);
   for (const RowMaker& maker : rows()) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), maker.name) == wanted.end())
       continue;
-    nlohmann::json j = measure(maker, device, seconds);
+    nlohmann::json j = measure(maker, device, seconds, floor);
     if (!json) print_row(j);
     all.push_back(j);
   }

@@ -1,4 +1,4 @@
-"""A peer's side of the benchmark: peers.py {torch,torch_compile,jax,numpy,onnxruntime} DEVICE THREADS.
+"""A peer's side of the benchmark: peers.py PEER DEVICE THREADS; peers.py --list names the peers and their modules.
 
 Reads `prep ROW`, `time SECONDS`, `drop` on stdin and answers one JSON line each. The rows do exactly the work of
 bench/rows.cpp; on a GPU a sample is a batch of calls queued back to back and waited for once.
@@ -9,7 +9,19 @@ import os
 import sys
 import time
 
-import numpy as np
+# The peers, and the module that shows that one is installed.
+MODULES = {
+    "torch": "torch",
+    "torch_compile": "torch",
+    "jax": "jax",
+    "numpy": "numpy",
+    "onnxruntime": "onnxruntime",
+}
+if sys.argv[1:] == ["--list"]:
+    print(*[f"{peer} {module}" for peer, module in MODULES.items()], sep="\n")
+    sys.exit()
+
+import numpy as np  # noqa: E402
 
 PEER, DEVICE, THREADS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 GPU = DEVICE.startswith("cuda")

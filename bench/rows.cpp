@@ -33,6 +33,8 @@ Array filled(DType dtype, const std::vector<int64_t>& shape, const Device& devic
   return filled_host(dtype, shape, seed).to(device);
 }
 
+constexpr int64_t kCached = int64_t{16} << 20;  // bytes: less may stay in a cache between runs
+
 int64_t bytes_of(const Array& a) { return byte_size(a.dtype(), a.size()); }
 
 struct Made {
@@ -65,8 +67,9 @@ Row finish(const std::string& name, Graph& graph, const Made& made, const Device
       set.outputs.push_back(Array::empty(t.dtype, sizes(t), device));
     row.sets.push_back(std::move(set));
   }
-  for (const Array& a : row.sets[0].inputs) row.bytes += bytes_of(a);
-  for (const Array& a : row.sets[0].outputs) row.bytes += bytes_of(a);
+  for (const Array& a : row.sets[0].inputs) row.read += bytes_of(a);
+  for (const Array& a : row.sets[0].outputs) row.written += bytes_of(a);
+  if (row.read + row.written < kCached) row.read = row.written = 0;
   return row;
 }
 
@@ -146,7 +149,7 @@ Row gather_row(const Device& d) {
     static_cast<int64_t*>(indices.data())[k] =
         static_cast<int64_t>(rng() % static_cast<uint64_t>(table));
   Row row = finish("gather", g, {{w, i}, {gather(w, i)}}, d, 1, {Array{}, indices.to(d)});
-  row.bytes = 2 * count * width * 4 + count * 8;
+  row.read = count * width * 4 + count * 8;
   return row;
 }
 
@@ -173,7 +176,6 @@ Row poisson(const Device& d) {
     static_cast<uint8_t*>(mask.data())[k] = rng() % 10 >= 3 ? 1 : 0;
   Row row = finish("poisson", g, {{u, b, m, limit}, {r[1]}}, d, 1,
                    {Array{}, Array{}, mask.to(d), Array::from<float>({}, {-1.0F}).to(d)});
-  row.bytes = iterations * (3 * 3 * 512 * 512 * 4);
   row.divisor = gpu(d) ? iterations : 1;
   return row;
 }

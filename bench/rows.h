@@ -20,7 +20,8 @@ struct Row {
     std::vector<Array> inputs, outputs;
   };
   std::vector<Set> sets;
-  int64_t bytes = 0;             // inputs once, outputs once
+  // Inputs once, outputs once; 0 where the row's work stays in a cache or is not about memory.
+  int64_t read = 0, written = 0;
   int64_t divisor = 1;           // the figure is for one of so many iterations
   std::function<double()> once;  // a row with its own way of timing: microseconds of one sample
 };

@@ -1,6 +1,7 @@
 // heddle-bench [--device NAME] [--json] [--seconds S] [--list] [ROW...]: medians and spreads of the
-// rows. heddle-bench --serve: reads lines `prep ROW`, `time SECONDS`, `drop`, answers a JSON line
-// each, so that a driver can interleave it with other programs (bench/compare.py).
+// rows. heddle-bench --serve: reads lines `prep ROW`, `time SECONDS`, `floor`, `drop`, answers a
+// JSON line each, so that a driver can interleave it with other programs (bench/compare.py).
+#include "floor.h"
 #include "rows.h"
 
 #include <nlohmann/json.hpp>
@@ -112,7 +113,7 @@ void print_row(const nlohmann::json& j) {
 
 int serve(const Device& device) {
   Row row;
-  std::unique_ptr<Floor> floor;
+  Floor floor(device);
   std::string line;
   while (std::getline(std::cin, line)) {
     nlohmann::json reply = nlohmann::json::object();
@@ -128,8 +129,7 @@ int serve(const Device& device) {
       } else if (line.rfind("time ", 0) == 0) {
         reply["us"] = samples(row, device, std::stod(line.substr(5)));
       } else if (line == "floor") {
-        if (!floor) floor = std::make_unique<Floor>(device);
-        Bandwidth b = floor->measure();
+        Bandwidth b = floor.measure();
         reply["copy"] = b.copy;
         reply["read"] = b.read;
       } else if (line == "drop") {

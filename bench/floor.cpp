@@ -116,9 +116,12 @@ struct Floor::Impl {
   float checksum = 0;  // keeps the reading loop
 };
 
-Floor::Floor(const Device& device) : impl_(std::make_unique<Impl>(device)) {}
+Floor::Floor(Device device) : device_(std::move(device)) {}
 Floor::~Floor() = default;
-Bandwidth Floor::measure() { return impl_->gpu ? impl_->on_gpu() : impl_->on_cpu(); }
+Bandwidth Floor::measure() {
+  if (!impl_) impl_ = std::make_unique<Impl>(device_);
+  return impl_->gpu ? impl_->on_gpu() : impl_->on_cpu();
+}
 
 double floor_us(const Bandwidth& bandwidth, int64_t read, int64_t written) {
   double both = 2.0 * static_cast<double>(std::min(read, written));

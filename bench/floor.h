@@ -16,7 +16,7 @@ struct Bandwidth {
 // the driver's copy, which also stands for reading.
 class Floor {
  public:
-  explicit Floor(const Device& device);
+  explicit Floor(Device device);
   ~Floor();
   Floor(const Floor&) = delete;
   Floor& operator=(const Floor&) = delete;
@@ -24,7 +24,8 @@ class Floor {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Device device_;
+  std::unique_ptr<Impl> impl_;  // made for the first sample
 };
 
 // Microseconds that `read` and `written` bytes take at the least: as much as possible of both at

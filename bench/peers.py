@@ -141,7 +141,7 @@ def torch_cases(compiled):
 
     def new_size():
         weights = [put(normal(*s) * np.float32(0.05)) for s in ((784, 512), (512, 512), (512, 10))]
-        x = put(normal(8192, 784))
+        x = put(normal(64, 784))
 
         def net(v):
             return torch.softmax(torch.relu(torch.relu(v @ weights[0]) @ weights[1]) @ weights[2], -1)
@@ -151,7 +151,7 @@ def torch_cases(compiled):
         size = [5]
 
         def call():
-            size[0] += 1
+            size[0] = 6 if size[0] >= 30 else size[0] + 1  # as rows.cpp; kept plans of earlier rounds help the peer
             g(x[: size[0]])
 
         return Case(call)

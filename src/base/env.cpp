@@ -20,6 +20,8 @@ constexpr Switch kSwitches[] = {
     {"HEDDLE_THREADS", "number of threads of the CPU device"},
     {"HEDDLE_CACHE_DIR", "folder of the kernel cache on disk; empty: none"},
     {"HEDDLE_CACHE_LIMIT", "bytes of the kernel cache on disk"},
+    {"HEDDLE_WAIT_LIMIT",
+     "seconds that a run or a queue waits for an event before it fails; 0: for ever"},
     {"HEDDLE_BACKEND_PATH", "folder that holds the backends' shared libraries"},
     {"HEDDLE_CPU_ARCH", "x86-64-v3, x86-64-v4, x86-64: instruction set of the CPU device"},
     {"HEDDLE_CUDA_DRIVER", "another driver library than libcuda.so.1, e.g. the tests' stub"},

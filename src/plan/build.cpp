@@ -79,7 +79,7 @@ std::shared_ptr<const Plan> build(const ir::Graph& extracted, const Target& targ
   plan->graph = graph;
   plan->notes = std::move(claim_notes);
   if (options.loops == LoopRecording::device_graph && !target.can_record) {
-    plan->notes.push_back("loops are driven by the host: the device does not record");
+    plan->notes.emplace_back("loops are driven by the host: the device does not record");
   }
   Builder(graph, std::move(claims), target, options, *plan).run();
   target::runtime_counters().graph_compiles.fetch_add(1, std::memory_order_relaxed);

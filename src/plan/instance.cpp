@@ -10,40 +10,68 @@
 namespace heddle::plan {
 
 Instance::Instance(const Plan& plan, std::shared_ptr<const Layout> layout,
-                   const Resources& resources, target::Stream* stream)
+                   const Resources& resources)
     : plan_(plan),
       layout_(std::move(layout)),
       device_(resources.device),
+      arenas_(*resources.arenas),
       table_(plan.slots.size()),
       args_(plan.arg_count) {
-  if (layout_->arena_bytes > 0) arena_ = device_->allocate(layout_->arena_bytes, stream);
   for (SlotId id = 0; id < plan.slots.size(); ++id) {
     const Slot& slot = plan.slots[id];
-    if (slot.place == Place::arena && layout_->offset[id] >= 0)
-      table_[id] = static_cast<std::byte*>(arena_) + layout_->offset[id];
     if (slot.place == Place::constant) table_[id] = resources.constants[slot.index];
     if (slot.place == Place::variable) table_[id] = resources.variables[slot.index];
   }
-  fill_arguments(plan.steps);
+  note_positions(plan.steps);
   std::sort(positions_.begin(), positions_.end());
+  fill_arguments(plan.steps);
 }
 
 Instance::~Instance() {
   recording_.reset();
-  if (arena_ != nullptr) device_->release(arena_, layout_->arena_bytes, nullptr);
+  detach();
+}
+
+void Instance::attach(target::Stream* stream) {
+  if (layout_->arena_bytes == 0) return;
+  arena_ = arenas_.take(layout_->arena_bytes, bound_, stream);
+  if (arena_.memory != bound_) bind(arena_.memory);
+}
+
+void Instance::detach() noexcept {
+  if (arena_.memory == nullptr) return;
+  arenas_.give(arena_);
+  arena_ = {};
+}
+
+void Instance::bind(void* arena) {
+  bound_ = arena;
+  changed_ = true;
+  for (SlotId id = 0; id < plan_.slots.size(); ++id) {
+    if (plan_.slots[id].place == Place::arena && layout_->offset[id] >= 0)
+      table_[id] = static_cast<std::byte*>(arena) + layout_->offset[id];
+  }
+  fill_arguments(plan_.steps);
 }
 
 void Instance::fill_arguments(const std::vector<Step>& steps) {
   for (const Step& step : steps) {
-    for (uint32_t i = 0; i < step.buffers.size(); ++i) {
-      SlotId slot = step.buffers[i];
-      args_[step.arg_begin + i] = table_[slot];
-      Place place = plan_.slots[slot].place;
-      if (place == Place::input || place == Place::output)
-        positions_.emplace_back(slot, step.arg_begin + i);
-    }
+    for (uint32_t i = 0; i < step.buffers.size(); ++i)
+      args_[step.arg_begin + i] = table_[step.buffers[i]];
     for (const auto* nested : {&step.prologue, &step.test, &step.first, &step.second})
       fill_arguments(*nested);
+  }
+}
+
+void Instance::note_positions(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    for (uint32_t i = 0; i < step.buffers.size(); ++i) {
+      Place place = plan_.slots[step.buffers[i]].place;
+      if (place == Place::input || place == Place::output)
+        positions_.emplace_back(step.buffers[i], step.arg_begin + i);
+    }
+    for (const auto* nested : {&step.prologue, &step.test, &step.first, &step.second})
+      note_positions(*nested);
   }
 }
 
@@ -55,9 +83,12 @@ void Instance::move(SlotId slot, void* pointer) {
   for (; it != positions_.end() && it->first == slot; ++it) args_[it->second] = pointer;
 }
 
+// One or two launches cost less than patching and launching a device graph.
+constexpr size_t kRecordedSteps = 3;
+
 void Instance::execute(target::Stream& stream) {
   bool record = plan_.no_recording.empty() && stream.can_record() && !recording_failed_ &&
-                (plan_.device_loops || runs_ > 0);
+                (plan_.device_loops || (runs_ > 0 && plan_.steps.size() >= kRecordedSteps));
   ++runs_;
   if (!record) {
     Executor(plan_, *this, stream).run(plan_.steps, stream.recorder());
@@ -94,7 +125,7 @@ void InstancePool::clear() {
 }
 
 std::unique_ptr<Instance> InstancePool::take(const Layout& layout) {
-  std::unique_ptr<Instance> instance(hot_.exchange(nullptr, std::memory_order_acquire));
+  std::unique_ptr<Instance> instance = take_hot();
   if (instance && &instance->layout() == &layout) return instance;
   std::lock_guard lock(mutex_);
   if (instance) idle_.push_back(std::move(instance));
@@ -107,20 +138,15 @@ std::unique_ptr<Instance> InstancePool::take(const Layout& layout) {
   return nullptr;
 }
 
-int64_t InstancePool::idle_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& instance : idle_) bytes += instance->layout().arena_bytes;
-  return bytes;
-}
-
 void InstancePool::give(std::unique_ptr<Instance> instance) {
+  instance->detach();
   std::unique_ptr<Instance> before(hot_.exchange(instance.release(), std::memory_order_acq_rel));
   if (!before) return;
-  std::vector<std::unique_ptr<Instance>> dropped;  // destroyed after the lock is gone
+  std::unique_ptr<Instance> dropped;  // destroyed after the lock is gone
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(before));
-  while (!idle_.empty() && (idle_.size() > kLimit || idle_bytes() > kByteLimit)) {
-    dropped.push_back(std::move(idle_.front()));
+  if (idle_.size() > kLimit) {
+    dropped = std::move(idle_.front());
     idle_.erase(idle_.begin());
   }
 }

@@ -1,6 +1,7 @@
 // One run's worth of memory and arguments of a plan; pooled, so that a warm run prepares nothing.
 #pragma once
 
+#include "plan/arena.h"
 #include "plan/layout.h"
 #include "target/target.h"
 
@@ -11,17 +12,21 @@ namespace heddle::plan {
 // What holds for all instances of a plan on a device, fixed after compilation.
 struct Resources {
   std::shared_ptr<target::Device> device;
+  ArenaPool* arenas = nullptr;   // the device's
   std::vector<void*> constants;  // addresses, by Plan::constants
   std::vector<void*> variables;  // by Plan::variables
 };
 
 class Instance {
  public:
-  Instance(const Plan& plan, std::shared_ptr<const Layout> layout, const Resources& resources,
-           target::Stream* stream);
+  Instance(const Plan& plan, std::shared_ptr<const Layout> layout, const Resources& resources);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
+
+  // Takes an arena before the run, gives it back when the run's work is done.
+  void attach(target::Stream* stream);
+  void detach() noexcept;
 
   const Layout& layout() const { return *layout_; }
   const std::shared_ptr<const Layout>& layout_ref() const { return layout_; }
@@ -42,12 +47,16 @@ class Instance {
     move(slot, pointer);
   }
   void move(SlotId slot, void* pointer);
+  void bind(void* arena);
   void fill_arguments(const std::vector<Step>& steps);
+  void note_positions(const std::vector<Step>& steps);
 
   const Plan& plan_;
   std::shared_ptr<const Layout> layout_;
   std::shared_ptr<target::Device> device_;
-  void* arena_ = nullptr;
+  ArenaPool& arenas_;
+  Arena arena_;               // while attached
+  void* bound_ = nullptr;     // the arena that the addresses refer to
   std::vector<void*> table_;  // by slot
   std::vector<void*> args_;   // flat, by Step::arg_begin
   std::vector<std::pair<SlotId, uint32_t>>
@@ -58,20 +67,22 @@ class Instance {
   int64_t runs_ = 0;
 };
 
-// Idle instances of a plan. At most one layout's worth stays for the size that ran last; the pool
-// is bounded by count.
+// Idle instances of a plan, bounded by count. They hold addresses and recordings; their arenas are
+// back in the device's pool.
 class InstancePool {
  public:
   ~InstancePool();
   // Null where none is idle for this layout.
   std::unique_ptr<Instance> take(const Layout& layout);
+  // The one that ran last, whatever its layout; null where another thread has it. Takes no lock.
+  std::unique_ptr<Instance> take_hot() {
+    return std::unique_ptr<Instance>(hot_.exchange(nullptr, std::memory_order_acquire));
+  }
   void give(std::unique_ptr<Instance> instance);
   void clear();
 
  private:
   static constexpr size_t kLimit = 8;
-  static constexpr int64_t kByteLimit = int64_t{256} << 20;
-  int64_t idle_bytes() const;
   std::atomic<Instance*> hot_{nullptr};  // the one that ran last: taken without a lock
   std::mutex mutex_;
   std::vector<std::unique_ptr<Instance>> idle_;

@@ -1,6 +1,7 @@
 #include "plan/layout.h"
 
 #include "base/check.h"
+#include "ops/host_tensor.h"
 #include "plan/test_hooks.h"
 
 #include <heddle/error.h>
@@ -11,19 +12,45 @@ namespace heddle::plan {
 
 namespace {
 
-using Values = std::map<uint64_t, int64_t>;
+// Bytes that no machine has; sums of some thousand such values still fit 64 bits.
+constexpr int64_t kLargestValue = int64_t{1} << 50;
+
+// Symbols' values by id: a handful, so a flat list.
+class Values {
+ public:
+  const int64_t* find(uint64_t id) const {
+    for (const auto& [known, value] : entries_) {
+      if (known == id) return &value;
+    }
+    return nullptr;
+  }
+  bool contains(uint64_t id) const { return find(id) != nullptr; }
+  int64_t at(uint64_t id) const {
+    const int64_t* value = find(id);
+    HD_CHECK(value != nullptr, "a symbol of the plan has no value");
+    return *value;
+  }
+  bool add(uint64_t id, int64_t value) {  // false: it has one
+    if (contains(id)) return false;
+    entries_.emplace_back(id, value);
+    return true;
+  }
+
+ private:
+  std::vector<std::pair<uint64_t, int64_t>> entries_;
+};
 
 int64_t value_of(const Expr& e, const Values& values) {
   if (std::optional<int64_t> c = e.constant()) return *c;
   return evaluate(e, [&](const Symbol& s) -> std::optional<int64_t> {
-    auto it = values.find(s.id);
-    return it != values.end() ? std::optional(it->second) : std::nullopt;
+    const int64_t* value = values.find(s.id);
+    return value != nullptr ? std::optional(*value) : std::nullopt;
   });
 }
 
 Values values_by_id(const Plan& plan, const std::vector<int64_t>& symbols) {
   Values values;
-  for (size_t i = 0; i < symbols.size(); ++i) values[plan.symbols[i]->id] = symbols[i];
+  for (size_t i = 0; i < symbols.size(); ++i) values.add(plan.symbols[i]->id, symbols[i]);
   return values;
 }
 
@@ -120,6 +147,9 @@ int64_t slot_bytes(const Plan& plan, const Slot& slot, const Values& values) {
   if (bytes < 0)
     throw GraphError(base::cat("run: a value of type ", to_string(slot.shape),
                                " has a negative size for these feeds"));
+  if (bytes > kLargestValue)
+    throw DeviceError(base::cat("run: out of memory: a value of type ", to_string(slot.shape),
+                                " has ", bytes, " bytes for these feeds"));
   return bytes;
 }
 
@@ -140,7 +170,7 @@ std::vector<int64_t> bind_symbols(const Plan& plan,
     }
   };
   each_axis([&](size_t i, size_t k, const Expr& extent, int64_t fed) {
-    if (extent.kind() == ExprKind::symbol && values.try_emplace(extent.symbol()->id, fed).second) {
+    if (extent.kind() == ExprKind::symbol && values.add(extent.symbol()->id, fed)) {
       check_bounds(plan, i, k, shapes[i], *extent.symbol(), fed);
     }
   });
@@ -152,7 +182,7 @@ std::vector<int64_t> bind_symbols(const Plan& plan,
     std::optional<int64_t> value = solve(extent, open[0], fed, values);
     if (!value) wrong_extent(plan, i, k, shapes[i], "");
     check_bounds(plan, i, k, shapes[i], *open[0], *value);
-    values[open[0]->id] = *value;
+    values.add(open[0]->id, *value);
   });
   each_axis([&](size_t i, size_t k, const Expr& extent, int64_t fed) {
     int64_t expected = value_of(extent, values);
@@ -193,8 +223,10 @@ std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t>
   fill_steps(plan.steps, values, *layout);
   for (const Input& input : plan.inputs)
     layout->input_shapes.push_back(numbers(*input.type.shape, values));
-  for (const Output& output : plan.outputs)
+  for (const Output& output : plan.outputs) {
     layout->output_shapes.push_back(numbers(*output.type.shape, values));
+    layout->output_strides.push_back(ops::row_major_strides(layout->output_shapes.back()));
+  }
   if (test_hooks().layout) test_hooks().layout(plan, *layout);
   return layout;
 }
@@ -215,11 +247,17 @@ std::shared_ptr<const Layout> LayoutCache::get(const Plan& plan,
         entries_.begin(), entries_.end(),
         [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
     entries_.erase(oldest);
+    ++evictions_;
   }
   Entry& entry = entries_[symbols];
   if (!entry.layout) entry.layout = layout;
   entry.used = ++clock_;
   return entry.layout;
+}
+
+int64_t LayoutCache::evictions() const {
+  std::lock_guard lock(mutex_);
+  return evictions_;
 }
 
 size_t LayoutCache::size() const {

@@ -19,6 +19,7 @@ struct Layout {
   std::vector<int64_t> step_symbols;  // flat, Step::symbol_begin
   std::vector<int64_t> counts;        // Step::count_index
   std::vector<std::vector<int64_t>> input_shapes, output_shapes;
+  std::vector<std::vector<int64_t>> output_strides;  // packed
 };
 
 // Checks the fed extents against the types (GraphError names the feed, expected and given) and
@@ -36,11 +37,13 @@ class LayoutCache {
  public:
   std::shared_ptr<const Layout> get(const Plan& plan, const std::vector<int64_t>& symbols);
   size_t size() const;
+  int64_t evictions() const;
+  static constexpr size_t kLimit = 64;
 
  private:
-  static constexpr size_t kLimit = 64;
   mutable std::mutex mutex_;
   uint64_t clock_ = 0;
+  int64_t evictions_ = 0;
   struct Entry {
     std::shared_ptr<const Layout> layout;
     uint64_t used = 0;

@@ -23,6 +23,21 @@ Storage::~Storage() {
   if (release) release();
 }
 
+std::shared_ptr<Storage> allocate_storage(const std::shared_ptr<target::Device>& device,
+                                          int64_t bytes) {
+  auto storage = std::make_shared<Storage>();
+  storage->device = device;
+  storage->bytes = bytes;
+  try {
+    storage->data = static_cast<std::byte*>(device->allocate(bytes, nullptr));
+  } catch (const DeviceError&) {
+    context_of(device).trim();
+    storage->data = static_cast<std::byte*>(device->allocate(bytes, nullptr));
+  }
+  storage->owned = true;
+  return storage;
+}
+
 namespace {
 std::string show(const std::vector<int64_t>& shape) {
   std::string text = "[";
@@ -72,13 +87,9 @@ Array ArrayAccess::make(DType dtype, std::vector<int64_t> shape, std::vector<int
 
 Array Array::empty(DType dtype, std::vector<int64_t> shape, const Device& device) {
   int64_t bytes = byte_size(dtype, checked_count(dtype, shape, "Array::empty"));
-  auto storage = std::make_shared<Storage>();
-  storage->device = device.impl();
-  storage->data = static_cast<std::byte*>(storage->device->allocate(bytes, nullptr));
-  storage->bytes = bytes;
-  storage->owned = true;
   std::vector<int64_t> strides = ops::row_major_strides(shape);
-  return ArrayAccess::make(dtype, std::move(shape), std::move(strides), 0, std::move(storage));
+  return ArrayAccess::make(dtype, std::move(shape), std::move(strides), 0,
+                           runtime::allocate_storage(device.impl(), bytes));
 }
 
 Array Array::empty(DType dtype, std::vector<int64_t> shape) {

@@ -1,6 +1,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "passes/passes.h"
+#include "runtime/autotune.h"
 #include "runtime/executable.h"
 #include "target/counters.h"
 
@@ -70,6 +71,7 @@ bool can_record(DeviceContext& context) {
 void load_resources(Executable::Impl& impl) {
   StreamLease stream(*impl.context);
   impl.resources.device = impl.device;
+  impl.resources.arenas = &impl.context->arenas();
   for (const ir::LiteralRef& literal : impl.plan->constants) {
     impl.constants.push_back(impl.context->constants().get(literal, *stream));
     impl.resources.constants.push_back(impl.constants.back()->data());
@@ -85,20 +87,16 @@ void load_resources(Executable::Impl& impl) {
     impl.bytes += kernel.compiled->code_bytes();
 }
 
-}  // namespace
-
-std::shared_ptr<const Executable::Impl> compile(const std::shared_ptr<ir::Graph>& graph,
-                                                const CompileSpec& spec, const Device& device,
-                                                CompileOptions options,
+std::shared_ptr<Executable::Impl> compile_plain(const std::shared_ptr<ir::Graph>& extracted,
+                                                const Device& device, const CompileOptions& options,
                                                 const std::shared_ptr<VariableState>& state) {
-  apply_switches(options);
   auto impl = std::make_shared<Executable::Impl>();
   impl->device = device.impl();
   impl->context = &context_of(impl->device);
   impl->options = options;
   impl->state = state;
+  impl->on_host = impl->device->host_memory();
   impl->bytes = 4096;
-  std::shared_ptr<ir::Graph> extracted = extract(graph, spec);
   impl->judged = impl->device->description().kind == "judge";
   if (impl->judged) {
     auto signature = std::make_shared<plan::Plan>();
@@ -123,9 +121,20 @@ std::shared_ptr<const Executable::Impl> compile(const std::shared_ptr<ir::Graph>
   }
   if (impl->plan->symbols.empty()) {
     impl->fixed = plan::make_layout(*impl->plan, {});
-    impl->bytes += impl->fixed->arena_bytes;
   }
   return impl;
+}
+
+}  // namespace
+
+std::shared_ptr<const Executable::Impl> compile(const std::shared_ptr<ir::Graph>& graph,
+                                                const CompileSpec& spec, const Device& device,
+                                                CompileOptions options,
+                                                const std::shared_ptr<VariableState>& state) {
+  apply_switches(options);
+  std::shared_ptr<ir::Graph> extracted = extract(graph, spec);
+  auto plain = [&](const CompileOptions& o) { return compile_plain(extracted, device, o, state); };
+  return options.autotune ? autotune(options, plain) : plain(options);
 }
 
 }  // namespace heddle::runtime

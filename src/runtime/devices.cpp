@@ -225,19 +225,25 @@ void DeviceContext::give_stream(std::unique_ptr<target::Stream> stream) {
 
 const std::shared_ptr<Queue::State>& DeviceContext::default_queue() {
   std::lock_guard lock(mutex_);
-  if (!queue_) queue_ = Queue::State::make(*this, device_->create_stream());
+  if (!queue_ || queue_->lost())  // after a fork the child has its own
+    queue_ = Queue::State::make(*this, device_->create_stream());
   queue_made_.store(queue_.get(), std::memory_order_release);
   return queue_;
 }
 
 bool DeviceContext::default_queue_idle() const {
   const Queue::State* queue = queue_made_.load(std::memory_order_acquire);
-  return queue == nullptr || queue->pending() == 0;
+  return queue == nullptr || queue->pending() == 0 || queue->lost();
 }
 
 void DeviceContext::wait_default_queue() {
   Queue::State* queue = queue_made_.load(std::memory_order_acquire);
-  if (queue != nullptr && queue->pending() > 0) queue->wait_for_jobs();
+  if (queue != nullptr && queue->pending() > 0 && !queue->lost()) queue->wait_for_jobs();
+}
+
+void DeviceContext::trim() {
+  arenas_.clear();
+  device_->trim();
 }
 
 DeviceContext& context_of(const std::shared_ptr<target::Device>& device) {
@@ -261,7 +267,7 @@ std::string Device::name() const { return impl()->name(); }
 std::string Device::description() const { return impl()->summary(); }
 MemoryStats Device::memory() const { return impl()->memory(); }
 void Device::set_memory_limit(int64_t bytes) const { impl()->set_memory_limit(bytes); }
-void Device::trim() const { impl()->trim(); }
+void Device::trim() const { runtime::context_of(impl()).trim(); }
 bool operator==(const Device& a, const Device& b) { return a.impl() == b.impl(); }
 
 std::vector<DeviceReport> devices() { return runtime::Registry::get().report(); }

@@ -1,7 +1,8 @@
-// The devices of this process, and what the runtime keeps for each: idle streams, constants, the
-// default queue.
+// The devices of this process, and what the runtime keeps for each: idle streams, constants,
+// arenas, the default queue.
 #pragma once
 
+#include "plan/arena.h"
 #include "runtime/constant_store.h"
 #include "target/target.h"
 
@@ -18,11 +19,13 @@ namespace heddle::runtime {
 class DeviceContext {
  public:
   explicit DeviceContext(std::shared_ptr<target::Device> device)
-      : device_(std::move(device)), constants_(device_) {}
+      : device_(std::move(device)), constants_(device_), arenas_(*device_) {}
   const std::shared_ptr<target::Device>& device() const { return device_; }
   std::unique_ptr<target::Stream> take_stream();
   void give_stream(std::unique_ptr<target::Stream> stream);
   ConstantStore& constants() { return constants_; }
+  plan::ArenaPool& arenas() { return arenas_; }
+  void trim();  // idle arenas, then what the device's allocator caches
   const std::shared_ptr<Queue::State>& default_queue();
   // Nothing waits in the default queue (which may not exist yet).
   bool default_queue_idle() const;
@@ -31,6 +34,7 @@ class DeviceContext {
  private:
   std::shared_ptr<target::Device> device_;
   ConstantStore constants_;
+  plan::ArenaPool arenas_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<target::Stream>> idle_;
   std::shared_ptr<Queue::State> queue_;

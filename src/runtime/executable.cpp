@@ -33,7 +33,10 @@ const std::shared_ptr<Queue::State>& queue_of(const Executable::Impl& impl,
 // Waits on this thread where nothing else orders the run.
 void run_sync(const std::shared_ptr<const Executable::Impl>& impl, Run& run,
               const RunOptions& options) {
-  for (const auto& [event, value] : options.wait_for) event.wait(value);
+  for (const auto& [event, value] : options.wait_for) {
+    event.state()->wait_value(value);
+    event.wait(value);  // takes the error of what should have signalled
+  }
   auto work = [&](target::Stream& stream) {
     run.start(stream);
     stream.synchronize();
@@ -55,6 +58,12 @@ void run_sync(const std::shared_ptr<const Executable::Impl>& impl, Run& run,
   for (const auto& [event, value] : options.signal) event.state()->signal(value, nullptr);
 }
 
+// Nothing orders the run but the call itself.
+bool is_plain(const Executable::Impl& impl, const RunOptions& options) {
+  return options.queue == nullptr && options.wait_for.empty() && options.signal.empty() &&
+         impl.context->default_queue_idle();
+}
+
 Job make_job(const std::shared_ptr<Run>& run) {
   Job job;
   job.start = [run](target::Stream& stream) { run->start(stream); };
@@ -66,7 +75,10 @@ Job make_job(const std::shared_ptr<Run>& run) {
 
 std::vector<Array> Executable::run(const std::vector<Array>& inputs,
                                    const RunOptions& options) const {
-  Run run(checked(impl_), inputs, {});
+  checked(impl_);
+  std::vector<Array> outputs;
+  if (is_plain(*impl_, options) && runtime::run_fast(*impl_, inputs, &outputs)) return outputs;
+  Run run(impl_, inputs, {});
   run_sync(impl_, run, options);
   return run.outputs();
 }
@@ -74,10 +86,7 @@ std::vector<Array> Executable::run(const std::vector<Array>& inputs,
 void Executable::run_into(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                           const RunOptions& options) const {
   checked(impl_);
-  if (options.queue == nullptr && options.wait_for.empty() && options.signal.empty() &&
-      impl_->context->default_queue_idle() && runtime::run_fast(*impl_, inputs, outputs)) {
-    return;
-  }
+  if (is_plain(*impl_, options) && runtime::run_fast(*impl_, inputs, outputs)) return;
   Run run(impl_, inputs, outputs);
   run_sync(impl_, run, options);
 }
@@ -169,7 +178,9 @@ std::vector<Type> Executable::output_types(const std::vector<Type>& inputs) cons
 std::string Executable::describe() const {
   if (checked(impl_)->judged)
     return "evaluated by the judge, operation by operation\n" + ir::print(*impl_->reference);
-  return plan::describe(*impl_->plan);
+  std::string text = plan::describe(*impl_->plan);
+  if (!impl_->tuning.empty()) text += impl_->tuning + "\n";
+  return text;
 }
 
 int Executable::kernel_count() const { return checked(impl_)->plan->kernel_steps; }

@@ -22,13 +22,15 @@ struct Executable::Impl {
   std::shared_ptr<const plan::Plan> plan;  // the judge's has a signature only
   std::shared_ptr<const ir::Graph>
       reference;          // what the judge evaluates: on its device, and for validation
+  bool on_host = false;   // the device's memory is the host's
   bool judged = false;    // runs on the judge
   bool validate = false;  // HEDDLE_VALIDATE=reference
   plan::Resources resources;
   std::vector<std::shared_ptr<const runtime::DeviceBuffer>> constants, variables;
   std::shared_ptr<runtime::VariableState> state;  // null without variables
   bool writes = false;                            // has an assign
-  int64_t bytes = 0;  // held while the executable lives, for bounded caches
+  std::string tuning;  // what CompileOptions::autotune chose; empty: it was not asked
+  int64_t bytes = 0;   // held while the executable lives, for bounded caches
 
   mutable plan::LayoutCache layouts;
   mutable plan::InstancePool instances;
@@ -76,10 +78,12 @@ class Run {
   bool entered_ = false;
 };
 
-// The warm path of small runs on host devices: nothing is allocated, locked or formatted. False:
-// take the general way.
+// The warm path on host devices: sizes that ran last, packed feeds, nothing staged. Nothing is
+// formatted, and nothing but fresh results is allocated. False: take the general way.
 bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
               const std::vector<Array>& outputs);
+bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
+              std::vector<Array>* fresh);
 
 // Copies between packed and strided memory of one device, on its stream.
 void pack_on_device(const Array& from, const Array& to, target::Device& device,

@@ -45,15 +45,32 @@ int64_t HostAllocator::block_size(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// Of a block size below a huge page: the power of two and the quarter of it.
+size_t HostAllocator::class_of(int64_t size) {
+  auto n = static_cast<uint64_t>(size - 1);
+  auto power = static_cast<size_t>(std::bit_width(n));
+  size_t quarter = (n >> (power - 3)) & 3;
+  static_assert(kHostAlignment == 256, "classes begin at 2^8");
+  return (power - 8) * 4 + quarter;
+}
+
 void* HostAllocator::take_cached(int64_t size) {
-  auto it = free_.lower_bound(size);
+  if (size < kHugePage) {
+    std::vector<void*>& blocks = small_[class_of(size)];
+    if (blocks.empty()) return nullptr;
+    void* pointer = blocks.back();
+    blocks.pop_back();
+    stats_.live += size;
+    return pointer;
+  }
+  auto it = large_.lower_bound(size);
   // A large block may serve a request that is up to an eighth smaller.
-  if (it == free_.end() || it->first > size + (size >= kHugePage ? size / 8 : 0)) return nullptr;
+  if (it == large_.end() || it->first > size + size / 8) return nullptr;
   void* pointer = it->second.back();
   if (it->first != size) oversized_[pointer] = it->first;
   stats_.live += it->first;
   it->second.pop_back();
-  if (it->second.empty()) free_.erase(it);
+  if (it->second.empty()) large_.erase(it);
   return pointer;
 }
 
@@ -82,13 +99,16 @@ void HostAllocator::release(void* pointer, int64_t bytes) noexcept {
   if (pointer == nullptr) return;
   int64_t size = block_size(bytes);
   std::lock_guard lock(mutex_);
-  if (auto it = oversized_.find(pointer); it != oversized_.end()) {
-    size = it->second;
-    oversized_.erase(it);
+  bool small = size < kHugePage;
+  if (!small) {
+    if (auto it = oversized_.find(pointer); it != oversized_.end()) {
+      size = it->second;
+      oversized_.erase(it);
+    }
   }
   stats_.live -= size;
   try {
-    free_[size].push_back(pointer);
+    (small ? small_[class_of(size)] : large_[size]).push_back(pointer);
   } catch (...) {  // no memory for the list itself
     std::free(pointer);
     stats_.reserved -= size;
@@ -112,13 +132,14 @@ void HostAllocator::trim() {
 }
 
 void HostAllocator::trim_locked() {
-  for (auto& [size, blocks] : free_) {
-    for (void* pointer : blocks) {
-      std::free(pointer);
-      stats_.reserved -= size;
-    }
-  }
-  free_.clear();
+  auto release_all = [&](std::vector<void*>& blocks) {
+    for (void* pointer : blocks) std::free(pointer);
+    blocks = {};
+  };
+  for (std::vector<void*>& blocks : small_) release_all(blocks);
+  for (auto& [size, blocks] : large_) release_all(blocks);
+  large_.clear();
+  stats_.reserved = stats_.live;  // nothing is cached
 }
 
 void HostAllocator::fail(int64_t bytes) const {

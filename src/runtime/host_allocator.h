@@ -3,6 +3,7 @@
 
 #include <heddle/device.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -30,14 +31,17 @@ class HostAllocator {
 
  private:
   static int64_t block_size(int64_t bytes);
+  static size_t class_of(int64_t size);
   void* take_cached(int64_t size);
   void trim_locked();
   [[noreturn]] void fail(int64_t bytes) const;
 
   std::string device_;
   mutable std::mutex mutex_;
-  std::map<int64_t, std::vector<void*>> free_;  // by block size
-  std::map<void*, int64_t> oversized_;          // live blocks that came from a larger cached one
+  static constexpr size_t kClasses = 64;
+  std::array<std::vector<void*>, kClasses> small_;  // free blocks below a huge page, by size class
+  std::map<int64_t, std::vector<void*>> large_;     // free blocks of whole huge pages, by size
+  std::map<void*, int64_t> oversized_;  // live blocks that came from a larger cached one
   MemoryStats stats_;
 };
 

@@ -1,15 +1,39 @@
 #include "runtime/queue.h"
 
 #include "base/check.h"
+#include "base/env.h"
 #include "runtime/devices.h"
 
 #include <heddle/error.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
 
 namespace heddle {
 
 namespace runtime {
 
+bool Worker::lost() const {
+  pid_t process = process_.load(std::memory_order_acquire);
+  return process != 0 && process != getpid();
+}
+
+void Worker::check_lost() const {
+  if (lost())
+    throw DeviceError(
+        "queue: it was made before fork(), and its thread stayed with the parent: make a new queue "
+        "in the child process");
+}
+
 Worker::~Worker() {
+  if (lost()) {
+    // There is nothing to join or to detach, and what the jobs keep is the parent's to finish.
+    static_cast<void>(new std::thread(std::move(thread_)));
+    static_cast<void>(new std::shared_ptr<Core>(std::move(core_)));
+    return;
+  }
   if (!thread_.joinable()) return;
   {
     std::lock_guard lock(core_->mutex);
@@ -24,16 +48,21 @@ Worker::~Worker() {
 }
 
 void Worker::submit(std::function<void()> job) {
+  check_lost();
   {
     std::lock_guard lock(core_->mutex);
     core_->jobs.push_back(std::move(job));
     core_->pending.fetch_add(1, std::memory_order_release);
-    if (!thread_.joinable()) thread_ = std::thread([core = core_] { loop(core); });
+    if (!thread_.joinable()) {
+      process_.store(getpid(), std::memory_order_release);
+      thread_ = std::thread([core = core_] { loop(core); });
+    }
   }
   core_->changed.notify_all();
 }
 
 void Worker::wait() const {
+  check_lost();
   std::unique_lock lock(core_->mutex);
   if (thread_.get_id() == std::this_thread::get_id()) return;  // from a completion handler
   core_->changed.wait(lock, [&] { return core_->pending.load() == 0; });
@@ -57,6 +86,20 @@ void Worker::loop(const std::shared_ptr<Core>& core) {
 
 }  // namespace runtime
 
+namespace {
+
+// 0: none.
+std::chrono::milliseconds wait_limit() {
+  double seconds = 0;
+  if (auto text = base::env("HEDDLE_WAIT_LIMIT"))
+    std::from_chars(text->data(), text->data() + text->size(), seconds);
+  constexpr double kYear = 3600.0 * 24 * 365;
+  if (!(seconds > 0)) return {};
+  return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, kYear) * 1000));
+}
+
+}  // namespace
+
 void Event::State::signal(uint64_t to, std::exception_ptr failure) {
   {
     std::lock_guard lock(mutex);
@@ -68,7 +111,13 @@ void Event::State::signal(uint64_t to, std::exception_ptr failure) {
 
 void Event::State::wait_value(uint64_t at_least) const {
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return value >= at_least; });
+  auto reached = [&] { return value >= at_least; };
+  std::chrono::milliseconds limit = wait_limit();
+  if (limit.count() == 0) return changed.wait(lock, reached);
+  if (changed.wait_for(lock, limit, reached)) return;
+  throw DeviceError(base::cat("wait: an event's value is ", value, " after ", limit.count(),
+                              " ms (HEDDLE_WAIT_LIMIT), expected ", at_least,
+                              ": nothing has signalled it"));
 }
 
 bool Event::State::reached(uint64_t at_least) const {
@@ -107,7 +156,9 @@ std::shared_ptr<Queue::State> Queue::State::make(runtime::DeviceContext& context
                                                  bool is_wrapped) {
   auto state = std::make_shared<State>(context, std::move(stream), is_wrapped);
   State* raw = state.get();
-  return {raw, [state](State*) { state->worker.wait(); }};
+  return {raw, [state](State*) {
+            if (!state->lost()) state->worker.wait();
+          }};
 }
 
 Queue::State::~State() {
@@ -123,8 +174,8 @@ void Queue::State::keep(std::exception_ptr error) {
 }
 
 void Queue::State::start(runtime::Job& job, std::exception_ptr& error) {
-  for (const auto& [event, value] : job.wait_for) event.state()->wait_value(value);
   try {
+    for (const auto& [event, value] : job.wait_for) event.state()->wait_value(value);
     std::lock_guard lock(use_);
     if (job.start) job.start(*stream);
   } catch (...) {

@@ -16,17 +16,21 @@
 #include <thread>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace heddle {
 
 namespace runtime {
 class DeviceContext;
 
-// Runs jobs one after another on its own thread, which starts with the first job.
+// Runs jobs one after another on its own thread, which starts with the first job. Threads do not
+// survive a fork: in the child, a worker that had begun refuses jobs and waits with DeviceError.
 class Worker {
  public:
   ~Worker();  // waits for the jobs; called from a job it leaves them to the thread
   void submit(std::function<void()> job);
   void wait() const;  // until every job so far is done
+  bool lost() const;  // its thread stayed in the process that this one was forked from
   int64_t pending() const { return core_->pending.load(std::memory_order_acquire); }
 
  private:
@@ -38,8 +42,10 @@ class Worker {
     bool stop = false;
   };
   static void loop(const std::shared_ptr<Core>& core);
+  void check_lost() const;
   std::shared_ptr<Core> core_ = std::make_shared<Core>();
   std::thread thread_;
+  std::atomic<pid_t> process_{0};  // that has the thread; 0: none yet
 };
 
 // One run as a queue sees it. `start` gives the work to the stream; `finish` is called once when it
@@ -59,7 +65,7 @@ struct Event::State {
   mutable std::exception_ptr error;  // of work that should have signalled; taken by the first wait
 
   void signal(uint64_t to, std::exception_ptr failure);
-  // Without taking the error.
+  // Without taking the error. DeviceError after HEDDLE_WAIT_LIMIT seconds.
   void wait_value(uint64_t at_least) const;
   bool reached(uint64_t at_least) const;
 };
@@ -82,6 +88,7 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   void wait();                                   // rethrows the first error since the last wait
   void wait_for_jobs() const { worker.wait(); }  // their errors stay for wait()
   int64_t pending() const { return worker.pending(); }
+  bool lost() const { return worker.lost(); }
 
   runtime::DeviceContext& context;
   std::unique_ptr<target::Stream> stream;

@@ -89,6 +89,15 @@ bool usable(const Array& a, const target::Device& device) {
          aligned(a);
 }
 
+void attach(const Executable::Impl& impl, plan::Instance& instance, target::Stream& stream) {
+  try {
+    instance.attach(&stream);
+  } catch (const DeviceError&) {
+    impl.context->trim();  // what idle runs and free blocks hold may be enough
+    instance.attach(&stream);
+  }
+}
+
 void count_launches(const Plan& plan) {
   target::runtime_counters().launches.fetch_add(static_cast<uint64_t>(plan.kernel_steps),
                                                 std::memory_order_relaxed);
@@ -194,15 +203,9 @@ void Run::start_judge() {
 
 void Run::take_instance(target::Stream& stream) {
   instance_ = impl_->instances.take(*layout_);
-  if (instance_) return;
-  try {
-    instance_ = std::make_unique<plan::Instance>(*impl_->plan, layout_, impl_->resources, &stream);
-  } catch (const DeviceError&) {
-    // What idle runs and free blocks hold may be enough.
-    impl_->instances.clear();
-    impl_->device->trim();
-    instance_ = std::make_unique<plan::Instance>(*impl_->plan, layout_, impl_->resources, &stream);
-  }
+  if (!instance_)
+    instance_ = std::make_unique<plan::Instance>(*impl_->plan, layout_, impl_->resources);
+  attach(*impl_, *instance_, stream);
 }
 
 void Run::start_plan(target::Stream& stream) {
@@ -281,42 +284,97 @@ bool fits(const Array& a, DType dtype, const std::vector<int64_t>& shape) {
          a.storage()->device->host_memory() && is_packed(a.shape(), a.strides()) && aligned(a);
 }
 
+Range packed_range(const Array& a, int64_t bytes) {
+  auto* begin = static_cast<const std::byte*>(a.data());
+  return {begin, begin + bytes};
+}
+
+bool inputs_fit(const Plan& plan, const Layout& layout, const std::vector<Array>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!fits(inputs[i], plan.inputs[i].type.dtype, layout.input_shapes[i])) return false;
+  }
+  return true;
+}
+
+// No output shares memory with a feed or another output.
+bool outputs_fit(const Plan& plan, const Layout& layout, const std::vector<Array>& inputs,
+                 const std::vector<Array>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!fits(outputs[i], plan.outputs[i].type.dtype, layout.output_shapes[i])) return false;
+    Range range = packed_range(outputs[i], layout.bytes[plan.outputs[i].slot]);
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (range.meets(packed_range(inputs[k], layout.bytes[plan.inputs[k].slot]))) return false;
+    }
+    for (size_t k = 0; k < i; ++k) {
+      if (range.meets(packed_range(outputs[k], layout.bytes[plan.outputs[k].slot]))) return false;
+    }
+  }
+  return true;
+}
+
+// An idle instance, back in its pool unless the run failed.
+class WarmInstance {
+ public:
+  explicit WarmInstance(const Executable::Impl& impl) : impl_(impl) {
+    if (impl.judged || impl.validate || impl.state || !impl.on_host) return;
+    instance_ = impl.instances.take_hot();
+    if (!instance_ && impl.fixed) instance_ = impl.instances.take(*impl.fixed);
+  }
+  ~WarmInstance() {
+    if (instance_) impl_.instances.give(std::move(instance_));
+  }
+  WarmInstance(const WarmInstance&) = delete;
+  WarmInstance& operator=(const WarmInstance&) = delete;
+  explicit operator bool() const { return instance_ != nullptr; }
+  const Layout& layout() const { return instance_->layout(); }
+
+  void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+    // Goes with an exception: its state is unknown then.
+    std::unique_ptr<plan::Instance> instance = std::move(instance_);
+    HostStream stream(false);
+    attach(impl_, *instance, stream);
+    for (size_t i = 0; i < inputs.size(); ++i) instance->set_input(i, inputs[i].data());
+    for (size_t i = 0; i < outputs.size(); ++i) instance->set_output(i, outputs[i].data());
+    stream.limit_threads(impl_.options.threads);
+    count_launches(*impl_.plan);
+    instance->execute(stream);
+    instance_ = std::move(instance);
+  }
+
+ private:
+  const Executable::Impl& impl_;
+  std::unique_ptr<plan::Instance> instance_;
+};
+
 }  // namespace
 
 bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
               const std::vector<Array>& outputs) {
-  if (!impl.fixed || impl.judged || impl.validate || impl.state || !impl.device->host_memory())
-    return false;
   const Plan& plan = *impl.plan;
-  const Layout& layout = *impl.fixed;
   if (inputs.size() != plan.inputs.size() || outputs.size() != plan.outputs.size()) return false;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!fits(inputs[i], plan.inputs[i].type.dtype, layout.input_shapes[i])) return false;
+  WarmInstance warm(impl);
+  if (!warm || !inputs_fit(plan, warm.layout(), inputs) ||
+      !outputs_fit(plan, warm.layout(), inputs, outputs)) {
+    return false;
   }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!fits(outputs[i], plan.outputs[i].type.dtype, layout.output_shapes[i])) return false;
-    auto* begin = static_cast<const std::byte*>(outputs[i].data());
-    Range range{begin, begin + layout.bytes[plan.outputs[i].slot]};
-    auto meets = [&](const Array& other, plan::SlotId slot) {
-      auto* at = static_cast<const std::byte*>(other.data());
-      return range.meets({at, at + layout.bytes[slot]});
-    };
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (meets(inputs[k], plan.inputs[k].slot)) return false;
-    }
-    for (size_t k = 0; k < i; ++k) {
-      if (meets(outputs[k], plan.outputs[k].slot)) return false;
-    }
+  warm.run(inputs, outputs);
+  return true;
+}
+
+bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
+              std::vector<Array>* fresh) {
+  const Plan& plan = *impl.plan;
+  if (inputs.size() != plan.inputs.size()) return false;
+  WarmInstance warm(impl);
+  if (!warm || !inputs_fit(plan, warm.layout(), inputs)) return false;
+  const Layout& layout = warm.layout();
+  fresh->reserve(plan.outputs.size());
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    fresh->push_back(ArrayAccess::make(
+        plan.outputs[i].type.dtype, layout.output_shapes[i], layout.output_strides[i], 0,
+        allocate_storage(impl.device, layout.bytes[plan.outputs[i].slot])));
   }
-  std::unique_ptr<plan::Instance> instance = impl.instances.take(layout);
-  if (!instance) return false;
-  for (size_t i = 0; i < inputs.size(); ++i) instance->set_input(i, inputs[i].data());
-  for (size_t i = 0; i < outputs.size(); ++i) instance->set_output(i, outputs[i].data());
-  HostStream stream(false);
-  stream.limit_threads(impl.options.threads);
-  count_launches(plan);
-  instance->execute(stream);  // after an error the instance goes with the exception
-  impl.instances.give(std::move(instance));
+  warm.run(inputs, *fresh);
   return true;
 }
 

@@ -23,6 +23,11 @@ struct Storage {
   ~Storage();
 };
 
+// Memory of a device for an array. Where none is left, idle arenas and cached blocks are given back
+// first.
+std::shared_ptr<Storage> allocate_storage(const std::shared_ptr<target::Device>& device,
+                                          int64_t bytes);
+
 // Number of elements; GraphError (`what` names the caller) for a negative extent, a rank above 16,
 // or an overflow.
 int64_t checked_count(DType dtype, const std::vector<int64_t>& shape, const char* what);

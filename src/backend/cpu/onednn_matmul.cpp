@@ -1,6 +1,7 @@
 #include "backend/cpu/onednn_matmul.h"
 
 #include "backend/cpu/cpu_target.h"
+#include "backend/cpu/tile_product.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "runtime/parallel.h"
@@ -9,6 +10,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +36,13 @@ constexpr int64_t kSmallestProduct = 32 * 32 * 32;
 // Multiply-adds that a thread must get.
 constexpr double kThreadProduct = 1 << 20;
 constexpr size_t kCachedSizes = 64;
+// Multiply-adds up to which f32 products run in tiles of our own: a primitive of the library takes
+// milliseconds to make for each new size, and blocks for caches that such products do not exceed.
+constexpr int64_t kTiledProduct = int64_t{1} << 27;
+// A thread packs so many rows of one tile's width (16 MiB with the widest tile).
+constexpr int64_t kTiledDepth = int64_t{1} << 17;
+// Multiply-adds of tiles that a thread must get: some microseconds.
+constexpr int64_t kThreadTiles = 1 << 17;
 
 // The work is split by hand over the engine's own threads, so the library must not open teams of
 // its own here; the caller's setting is put back.
@@ -109,13 +118,19 @@ class MatmulCall : public target::HostLibraryCall {
         tb_(tb),
         symbols_(std::move(symbols)) {}
 
-  std::string describe() const override { return base::cat("oneDNN matmul ", name(dtype_)); }
+  std::string describe() const override {
+    if (dtype_ != DType::f32 || !has_tile_products())
+      return base::cat("oneDNN matmul ", name(dtype_));
+    return base::cat("matmul f32, tiles up to ", kTiledProduct, " multiply-adds, else oneDNN");
+  }
   int64_t workspace_bytes(std::span<const int64_t> /*symbols*/) const override { return 0; }
   void run(std::span<void* const> buffers, std::span<const int64_t> symbols, void* workspace,
            int threads) const override;
 
  private:
   Sizes sizes(std::span<const int64_t> symbols) const;
+  void run_tiles(const Sizes& s, void* const* buffers, int threads) const;
+  void run_library(const Sizes& s, void* const* buffers, int threads) const;
   std::shared_ptr<const Product> product(const Sizes& part, const Sizes& whole) const;
   void execute(const Product& p, char* a, char* b, char* c) const;
 
@@ -127,7 +142,7 @@ class MatmulCall : public target::HostLibraryCall {
   mutable std::unordered_map<Sizes, std::shared_ptr<const Product>, SizesHash> products_;
 };
 
-int64_t batch_of(const std::vector<int64_t>& shape) {
+int64_t batch_of(std::span<const int64_t> shape) {
   int64_t n = 1;
   for (size_t k = 0; k + 2 < shape.size(); ++k) n *= shape[k];
   return n;
@@ -140,9 +155,13 @@ Sizes MatmulCall::sizes(std::span<const int64_t> symbols) const {
     }
     return std::nullopt;
   };
-  std::vector<int64_t> a, b;
-  for (const Expr& e : a_) a.push_back(e.is_constant() ? *e.constant() : evaluate(e, value));
-  for (const Expr& e : b_) b.push_back(e.is_constant() ? *e.constant() : evaluate(e, value));
+  auto numbers = [&](const Shape& shape, std::array<int64_t, kMaxRank>& memory) {
+    for (size_t k = 0; k < shape.size(); ++k)
+      memory[k] = shape[k].is_constant() ? *shape[k].constant() : evaluate(shape[k], value);
+    return std::span<const int64_t>(memory.data(), shape.size());
+  };
+  std::array<int64_t, kMaxRank> memory_a, memory_b;
+  std::span<const int64_t> a = numbers(a_, memory_a), b = numbers(b_, memory_b);
   Sizes s;
   s.m = ta_ ? a[a.size() - 1] : a[a.size() - 2];
   s.k = ta_ ? a[a.size() - 2] : a[a.size() - 1];
@@ -212,20 +231,71 @@ void MatmulCall::run(std::span<void* const> buffers, std::span<const int64_t> sy
   static const int all = host_threads();
   HD_CHECK(buffers.size() == 3, "matmul: number of buffers");
   Sizes s = sizes(symbols);
+  if (s.batch == 0 || s.m == 0 || s.n == 0) return;
+  if (s.k == 0) {
+    int64_t bytes = bit_width(dtype_) / 8;
+    std::memset(buffers[2], 0, static_cast<size_t>(s.batch * s.m * s.n * bytes));
+    return;
+  }
+  int most = threads > 0 ? threads : all;
+  // In doubles: sizes that no memory holds must not overflow.
+  double work =
+      static_cast<double>(s.batch * s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  if (dtype_ == DType::f32 && work <= static_cast<double>(kTiledProduct) && s.k <= kTiledDepth &&
+      has_tile_products()) {
+    run_tiles(s, buffers.data(), most);
+  } else {
+    run_library(s, buffers.data(), most);
+  }
+} catch (const dnnl::error& error) {
+  throw DeviceError(
+      base::cat("oneDNN matmul: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
+}
+
+// Every product of the batch is cut into the same bands.
+void MatmulCall::run_tiles(const Sizes& s, void* const* buffers, int threads) const {
+  struct Task {
+    TileProduct product;
+    int64_t bands, step_a, step_b, step_c;
+  } task;
+  TileProduct& p = task.product;
+  p.m = s.m, p.n = s.n, p.k = s.k;
+  p.a = static_cast<const float*>(buffers[0]);
+  p.b = static_cast<const float*>(buffers[1]);
+  p.c = static_cast<float*>(buffers[2]);
+  p.row_a = ta_ ? 1 : s.k, p.column_a = ta_ ? s.m : 1;
+  p.row_b = tb_ ? 1 : s.n, p.column_b = tb_ ? s.k : 1;
+  p.row_c = s.n;
+  task.bands = tile_bands(p);
+  task.step_a = s.batched_a ? s.m * s.k : 0;
+  task.step_b = s.batched_b ? s.k * s.n : 0;
+  task.step_c = s.m * s.n;
+  int64_t worth = s.batch * s.m * s.n * s.k / kThreadTiles + 1;
+  runtime::parallel_for(
+      s.batch * task.bands, static_cast<int>(std::min<int64_t>(threads, worth)),
+      [](void* self, int64_t begin, int64_t end) {
+        const auto& t = *static_cast<const Task*>(self);
+        while (begin < end) {
+          int64_t item = begin / t.bands, first = begin % t.bands;
+          int64_t last = std::min(t.bands, first + end - begin);
+          TileProduct q = t.product;
+          q.a += item * t.step_a, q.b += item * t.step_b, q.c += item * t.step_c;
+          multiply_bands(q, first, last);
+          begin += last - first;
+        }
+      },
+      &task);
+}
+
+void MatmulCall::run_library(const Sizes& s, void* const* buffers, int threads) const {
   auto *a = static_cast<char*>(buffers[0]), *b = static_cast<char*>(buffers[1]),
        *c = static_cast<char*>(buffers[2]);
   int64_t bytes = bit_width(dtype_) / 8;
-  if (s.batch == 0 || s.m == 0 || s.n == 0) return;
-  if (s.k == 0) {
-    std::memset(c, 0, static_cast<size_t>(s.batch * s.m * s.n * bytes));
-    return;
-  }
   // Pieces of the batch, else of the rows: one a thread, because every piece packs the rhs again.
   constexpr int64_t kRows = 16;
   double work = static_cast<double>(s.batch * s.m) * static_cast<double>(s.n * s.k);
-  int most_threads = threads > 0 ? threads : all;
-  auto most = static_cast<int64_t>(
-      std::clamp(work / kThreadProduct, 1.0, static_cast<double>(most_threads)));
+  auto most =
+      static_cast<int64_t>(std::clamp(work / kThreadProduct, 1.0, static_cast<double>(threads)));
   bool by_batch = s.batch > 1;
   int64_t length = by_batch ? s.batch : s.m;
   int64_t step = (length + most - 1) / most;
@@ -262,11 +332,8 @@ void MatmulCall::run(std::span<void* const> buffers, std::span<const int64_t> sy
     }
   };
   int64_t count = (length + step - 1) / step;
-  runtime::parallel_for(count, most_threads, body, &task);
+  runtime::parallel_for(count, threads, body, &task);
   if (task.error) std::rethrow_exception(task.error);
-} catch (const dnnl::error& error) {
-  throw DeviceError(
-      base::cat("oneDNN matmul: ", error.what(), " (status ", static_cast<int>(error.status), ")"));
 }
 
 bool has_amx() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }

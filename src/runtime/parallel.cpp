@@ -1,6 +1,6 @@
 #include "runtime/parallel.h"
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,18 +44,19 @@ struct Loop {
 
 class Pool {
  public:
-  // Threads do not survive a fork: a child starts its own set.
+  // Threads do not survive a fork: a child starts its own set. (The parent's is left alone there.)
   static Pool& instance() {
-    static std::mutex mutex;
-    static Pool* pool = nullptr;
-    static std::atomic<Pool*> current{nullptr};
-    Pool* now = current.load(std::memory_order_acquire);
-    if (now != nullptr && now->process_ == getpid()) [[likely]]
+    static const int registered = pthread_atfork(
+        nullptr, nullptr, [] { current().store(nullptr, std::memory_order_release); });
+    static_cast<void>(registered);
+    if (Pool* now = current().load(std::memory_order_acquire); now != nullptr) [[likely]]
       return *now;
+    static std::mutex mutex;
     std::lock_guard lock(mutex);
-    if (pool == nullptr || pool->process_ != getpid()) {
+    Pool* pool = current().load(std::memory_order_acquire);
+    if (pool == nullptr) {
       pool = new Pool;  // never destroyed: workers may run until the process ends
-      current.store(pool, std::memory_order_release);
+      current().store(pool, std::memory_order_release);
     }
     return *pool;
   }
@@ -117,7 +118,11 @@ class Pool {
     }
   }
 
-  const pid_t process_ = getpid();
+  static std::atomic<Pool*>& current() {
+    static std::atomic<Pool*> pool{nullptr};
+    return pool;
+  }
+
   std::mutex mutex_;
   int started_ = 0;
   Loop loop_;

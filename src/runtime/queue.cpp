@@ -30,20 +30,20 @@ void Worker::check_lost() const {
 Worker::~Worker() {
   if (lost()) {
     // There is nothing to join or to detach, and what the jobs keep is the parent's to finish.
-    static_cast<void>(new std::thread(std::move(thread_)));
-    static_cast<void>(new std::shared_ptr<Core>(std::move(core_)));
+    static_cast<void>(thread_.release());
+    core_->kept = core_;
     return;
   }
-  if (!thread_.joinable()) return;
+  if (!thread_) return;
   {
     std::lock_guard lock(core_->mutex);
     core_->stop = true;
   }
   core_->changed.notify_all();
-  if (thread_.get_id() == std::this_thread::get_id()) {
-    thread_.detach();
+  if (thread_->get_id() == std::this_thread::get_id()) {
+    thread_->detach();
   } else {
-    thread_.join();
+    thread_->join();
   }
 }
 
@@ -53,9 +53,9 @@ void Worker::submit(std::function<void()> job) {
     std::lock_guard lock(core_->mutex);
     core_->jobs.push_back(std::move(job));
     core_->pending.fetch_add(1, std::memory_order_release);
-    if (!thread_.joinable()) {
+    if (!thread_) {
       process_.store(getpid(), std::memory_order_release);
-      thread_ = std::thread([core = core_] { loop(core); });
+      thread_ = std::make_unique<std::thread>([core = core_] { loop(core); });
     }
   }
   core_->changed.notify_all();
@@ -64,7 +64,7 @@ void Worker::submit(std::function<void()> job) {
 void Worker::wait() const {
   check_lost();
   std::unique_lock lock(core_->mutex);
-  if (thread_.get_id() == std::this_thread::get_id()) return;  // from a completion handler
+  if (thread_ && thread_->get_id() == std::this_thread::get_id()) return;  // a completion handler
   core_->changed.wait(lock, [&] { return core_->pending.load() == 0; });
 }
 

@@ -40,12 +40,13 @@ class Worker {
     std::deque<std::function<void()>> jobs;
     std::atomic<int64_t> pending{0};
     bool stop = false;
+    std::shared_ptr<Core> kept;  // itself, where it must outlive its worker
   };
   static void loop(const std::shared_ptr<Core>& core);
   void check_lost() const;
   std::shared_ptr<Core> core_ = std::make_shared<Core>();
-  std::thread thread_;
-  std::atomic<pid_t> process_{0};  // that has the thread; 0: none yet
+  std::unique_ptr<std::thread> thread_;  // null: not begun
+  std::atomic<pid_t> process_{0};        // that has the thread; 0: none yet
 };
 
 // One run as a queue sees it. `start` gives the work to the stream; `finish` is called once when it

@@ -30,7 +30,7 @@ void Worker::check_lost() const {
 Worker::~Worker() {
   if (lost()) {
     // There is nothing to join or to detach, and what the jobs keep is the parent's to finish.
-    static_cast<void>(thread_.release());
+    core_->parent_thread = std::move(thread_);
     core_->kept = core_;
     return;
   }

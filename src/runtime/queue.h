@@ -40,7 +40,9 @@ class Worker {
     std::deque<std::function<void()>> jobs;
     std::atomic<int64_t> pending{0};
     bool stop = false;
-    std::shared_ptr<Core> kept;  // itself, where it must outlive its worker
+    // In the child of a fork: itself and the parent's thread, which nothing there may end.
+    std::shared_ptr<Core> kept;
+    std::unique_ptr<std::thread> parent_thread;
   };
   static void loop(const std::shared_ptr<Core>& core);
   void check_lost() const;

@@ -237,7 +237,8 @@ TEST(Memory, TwoThousandSizesOfOneExecutable) {
     Values counted = out[0].to_vector<float>();
     ASSERT_EQ(counted.size(), static_cast<size_t>(n));
     for (size_t i = 0; i < counted.size(); ++i) ASSERT_EQ(counted[i], static_cast<float>(i + 1));
-    ASSERT_EQ(out[1].to_vector<float>()[0], static_cast<float>(n * (n + 1) / 2)) << n;
+    const int64_t total = n * (n + 1) / 2;
+    ASSERT_EQ(out[1].to_vector<float>()[0], static_cast<float>(total)) << n;
     if (k == 200) live = device.memory().live;
   }
   EXPECT_EQ(hd::counters().graph_compiles, graphs);

@@ -296,9 +296,6 @@ TEST(Faults, AForkedChildWorks) {
       good = good && done.wait(1) && late[0].to_vector<float>() == expected;
       std::string text = message([&] { e.run_async({feed}, on_queue); });
       good = good && text.find("make a new queue") != std::string::npos;
-      {
-        hd::Queue gone = queue;
-      }
       _exit(good ? 0 : 1);
     }
     int status = 0;

@@ -1,6 +1,6 @@
 """Makes a folder that runs on another machine without building there.
 
-pack.py --build DIR --out DIR --env DIR [--with-cpu] [--tar]
+pack.py --build DIR --out DIR --env DIR [--with-cpu] [--tests A,B] [--tar]
 
 bin/, lib/, tests/, bench/, fuzz/ with stripped files whose library path is relative, the shared libraries that the other
 machine may lack, the test data, the kernel cache if there is one, and a script `run`.
@@ -73,7 +73,7 @@ def needed(path: pathlib.Path, search: str) -> dict[str, str]:
     return dict(found)
 
 
-def copy_outputs(build: pathlib.Path, out: pathlib.Path, with_cpu: bool):
+def copy_outputs(build: pathlib.Path, out: pathlib.Path, with_cpu: bool, only: list[str]):
     skip = () if with_cpu else ("libheddle_cpu.so", "backend_cpu_test")
     for library in sorted((build / "lib").glob("libheddle*.so*")):
         if library.name in skip:
@@ -84,6 +84,7 @@ def copy_outputs(build: pathlib.Path, out: pathlib.Path, with_cpu: bool):
         elif "_" in library.name:
             copy_stripped(library, out / "lib" / library.name)
     tests = [name for name in (build / "tests" / "binaries.txt").read_text().split() if name not in skip]
+    tests = [name for name in tests if not only or name in only]
     for name in tests:
         copy_stripped(build / "tests" / name, out / "tests" / name)
     (out / "tests" / "binaries.txt").write_text("\n".join(tests))
@@ -104,6 +105,9 @@ def copy_needed_libraries(out: pathlib.Path, env: pathlib.Path):
 
 def copy_data(root: pathlib.Path, out: pathlib.Path):
     (out / "tools").mkdir()
+    (out / "bench").mkdir(exist_ok=True)
+    for script in ("compare.py", "peers.py"):
+        shutil.copy2(root / "bench" / script, out / "bench")
     shutil.copy2(root / "tools" / "run_tests.py", out / "tools")
     (out / "tests").mkdir(exist_ok=True)
     for source, target in (
@@ -130,13 +134,14 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--env", type=pathlib.Path, required=True)
     parser.add_argument("--with-cpu", action="store_true", help="the CPU backend too, with LLVM and oneDNN inside")
+    parser.add_argument("--tests", default="", help="only these test binaries, separated by commas")
     parser.add_argument("--tar", action="store_true", help="also OUT.tar.xz")
     args = parser.parse_args()
 
     out = args.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    copy_outputs(args.build, out, args.with_cpu)
+    copy_outputs(args.build, out, args.with_cpu, [t for t in args.tests.split(",") if t])
     copy_needed_libraries(out, args.env)
     for path in [p for p in out.rglob("*") if is_elf(p)]:
         relative_rpath(path)

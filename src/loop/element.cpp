@@ -112,27 +112,47 @@ std::vector<Expr> broadcast_coords(const std::vector<Expr>& coords, const Shape&
   return r;
 }
 
-std::optional<Val> constant_element(ir::BodyBuilder& b, const ir::Graph& graph, ir::ValueId v) {
+namespace {
+
+// Which element is meant: the first where all are the same; none where that is not known.
+std::optional<int64_t> element_index(const ir::Literal& literal, size_t width,
+                                     const std::vector<Expr>& coords) {
+  int64_t count = 1, index = 0;
+  bool known = coords.size() == literal.shape.size();
+  for (size_t d = 0; d < literal.shape.size(); ++d) {
+    int64_t n = literal.shape[d];
+    count *= n;
+    std::optional<int64_t> at = known ? coords[d].constant() : std::nullopt;
+    known = at && *at >= 0 && *at < n;
+    if (known) index = index * n + *at;
+  }
+  if (count < 1 || count > limits::kSplatElements) return std::nullopt;
+  if (is_sub_byte(literal.dtype) && count > 1) return std::nullopt;
+  if (known) return index;
+  for (int64_t k = 1; k < count; ++k) {
+    if (std::memcmp(literal.bytes.data(), literal.bytes.data() + static_cast<size_t>(k) * width,
+                    width) != 0)
+      return std::nullopt;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::optional<Val> constant_element(ir::BodyBuilder& b, const ir::Graph& graph, ir::ValueId v,
+                                    const std::vector<Expr>& coords) {
   const ir::Value& value = graph.value(v);
   if (value.op == ir::kNone || ops::role_of(graph.op(value.op)) != ops::Role::constant)
     return std::nullopt;
   const ir::Literal& literal = *ops::literal_of(graph.op(value.op));
-  int64_t count = 1;
-  for (int64_t n : literal.shape) count *= n;
-  if (count < 1 || count > limits::kSplatElements) return std::nullopt;
-  if (is_sub_byte(literal.dtype) && count > 1) return std::nullopt;
   DType memory = memory_type(literal.dtype);
-  auto width = static_cast<size_t>(element_bytes(memory)) * (is_complex(literal.dtype) ? 2 : 1);
-  for (int64_t k = 1; k < count; ++k) {
-    if (std::memcmp(literal.bytes.data(), literal.bytes.data() + static_cast<size_t>(k) * width,
-                    width) != 0) {
-      return std::nullopt;
-    }
-  }
+  auto size = static_cast<size_t>(element_bytes(memory));
+  size_t width = size * (is_complex(literal.dtype) ? 2 : 1);
+  std::optional<int64_t> index = element_index(literal, width, coords);
+  if (!index) return std::nullopt;
   auto part = [&](size_t k) {
     uint64_t bits = 0;
-    std::memcpy(&bits, literal.bytes.data() + k * static_cast<size_t>(element_bytes(memory)),
-                static_cast<size_t>(element_bytes(memory)));
+    std::memcpy(&bits, literal.bytes.data() + static_cast<size_t>(*index) * width + k * size, size);
     DType type = body_type(memory);
     return b.constant_bits(type, eval_cast(memory, type, canonical(memory, bits)).bits);
   };
@@ -169,7 +189,7 @@ ElementBuilder::Found ElementBuilder::find(ir::ValueId v, const std::vector<Expr
   Key key{v, coords, mask};
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   Found found;
-  if (std::optional<Val> c = constant_element(b_, graph_, v)) {
+  if (std::optional<Val> c = constant_element(b_, graph_, v, coords)) {
     found.val = *c;
   } else if (std::optional<Leaf> leaf = leaf_(v, coords, mask)) {
     found = {leaf->val, leaf->zero_outside};

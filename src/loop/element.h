@@ -33,8 +33,10 @@ ir::NodeId both(ir::BodyBuilder& b, ir::NodeId x, ir::NodeId y);  // kNoNode is 
 
 // Coordinates of an elementwise operand of `shape` for the result's coordinates.
 std::vector<Expr> broadcast_coords(const std::vector<Expr>& coords, const Shape& shape);
-// The value of a constant whose elements are all the same, or of rank 0.
-std::optional<ir::Val> constant_element(ir::BodyBuilder& b, const ir::Graph& graph, ir::ValueId v);
+// The value of a constant whose elements are all the same, or at coordinates that are numbers (the
+// weights of a window that is written out).
+std::optional<ir::Val> constant_element(ir::BodyBuilder& b, const ir::Graph& graph, ir::ValueId v,
+                                        const std::vector<Expr>& coords);
 
 // The way an operation is lowered here.
 enum class Lowering : uint8_t { none, scalar, element, reduce, scan, scatter };

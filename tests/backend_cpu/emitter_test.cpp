@@ -162,10 +162,46 @@ TEST(CpuEmitter, ArgMaxAndSums) {
   }
 }
 
-// A 3x3 window with clamped and with masked borders.
+// Sums and maxima of columns: few and many of them, rows in and not in groups.
+TEST(CpuEmitter, FoldsColumnsLineByLine) {
+  for (auto [rows, columns] : {std::array<int64_t, 2>{3, 600},
+                               {8, 512},
+                               {13, 1000},
+                               {41, 2048},
+                               {100, 5003},
+                               {256, 2053}}) {
+    ir::Kernel k;
+    k.name = "columns";
+    k.buffers = {{"x", f32, {2, rows, columns}, BufferRole::input},
+                 {"w", f32, {rows}, BufferRole::input},
+                 {"max", f32, {2, columns}, BufferRole::output},
+                 {"count", i32, {2, columns}, BufferRole::output}};
+    ir::Axis n = axis("n", 2), j = axis("j", columns), i = axis("i", rows, AxisKind::reduced);
+    ir::Nest nest;
+    nest.outer = {n, j};
+    BodyBuilder b;
+    NodeId x = b.binary(ScalarOp::mul, b.load(f32, {0, {var(n), var(i), var(j)}}),
+                        b.load(f32, {1, {var(i)}}));
+    NodeId kept = b.keep(x);
+    NodeId positive = b.keep(b.cast(b.binary(ScalarOp::gt, x, b.constant(f32, 0)), i32));
+    ir::Body body = b.take();
+    nest.phases.push_back({{i},
+                           body,
+                           {{ir::ReduceOp::max, b.renumbered(kept), f32},
+                            {ir::ReduceOp::sum, b.renumbered(positive), i32}}});
+    BodyBuilder s;
+    s.store({2, {var(n), var(j)}}, s.row(f32, {0, 0, 0}));
+    s.store({3, {var(n), var(j)}}, s.row(i32, {0, 1, 0}));
+    nest.phases.push_back({{}, s.take(), {}});
+    add_nest(k, nest);
+    check(k, {}, true);
+  }
+}
+
+// A 3x3 window with clamped, masked and wrapped borders.
 TEST(CpuEmitter, StencilBorders) {
-  for (bool masked : {false, true}) {
-    for (int64_t w : {1, 2, 5, 33, 300}) {
+  for (int border : {0, 1, 2}) {
+    for (int64_t w : {1, 2, 5, 33, 300, 2048, 2050}) {
       ir::Kernel k;
       k.name = "stencil";
       k.buffers = {{"x", f32, {20, w}, BufferRole::input},
@@ -178,7 +214,7 @@ TEST(CpuEmitter, StencilBorders) {
       BodyBuilder b;
       Expr y = var(i) + var(a) - 1, x = var(j) + var(c) - 1;
       NodeId v;
-      if (masked) {
+      if (border == 1) {
         NodeId mask =
             b.binary(ScalarOp::bit_and, b.binary(ScalarOp::ge, b.index(y), b.constant_int(i64, 0)),
                      b.binary(ScalarOp::lt, b.index(y), b.constant_int(i64, 20)));
@@ -187,6 +223,8 @@ TEST(CpuEmitter, StencilBorders) {
         mask = b.binary(ScalarOp::bit_and, mask,
                         b.binary(ScalarOp::lt, b.index(x), b.constant_int(i64, w)));
         v = b.load(f32, {0, {y, x}}, mask, b.constant(f32, 0));
+      } else if (border == 2) {
+        v = b.load(f32, {0, {(y + 20) % 20, (x + w) % w}});
       } else {
         v = b.load(f32, {0, {min(max(y, 0), 19), min(max(x, 0), w - 1)}});
       }

@@ -274,9 +274,35 @@ Value* BodyEmitter::load(const Node& n, size_t k) {
     return e_.ops.from_memory(dtype, tiles_[n.payload][k]);
   }
   Address a = address(n.payload, k);
+  if (a.pattern == Pattern::contiguous && prefetches(n.payload, k)) prefetch(a, n.payload);
   if (mask == nullptr) return e_.ops.from_memory(dtype, load_plain(a));
   Value* stored_other = e_.ops.to_memory(dtype, other);
   return e_.ops.from_memory(dtype, load_masked(a, mask, stored_other));
+}
+
+// Once a cache line: of vectors side by side, and of accesses that follow each other through a
+// buffer.
+bool BodyEmitter::prefetches(uint32_t access, size_t k) {
+  if (site_.prefetch.empty() || site_.prefetch[access].bytes == 0) return false;
+  constexpr int64_t kLine = 64;
+  ir::BufferId buffer = site_.body->accesses[access].buffer;
+  int64_t bytes = site_.step * bit_width(e_.kernel.buffers[buffer].dtype) / 8;
+  auto at = static_cast<int64_t>(k) * bytes;
+  if (k > 0 && at / kLine == (at - bytes) / kLine) return false;
+  for (const ir::Node& n : site_.body->nodes) {
+    if (n.op != ScalarOp::load || site_.body->accesses[n.payload].buffer != buffer) continue;
+    auto ahead = (site_.form->offsets[n.payload] - site_.form->offsets[access]).constant();
+    if (ahead && (*ahead > 0 || (*ahead == 0 && n.payload < access))) return false;
+  }
+  return true;
+}
+
+void BodyEmitter::prefetch(const Address& a, uint32_t access) {
+  auto& b = e_.b;
+  const Prefetch& p = site_.prefetch[access];
+  Value* ahead = b.CreateConstGEP1_64(b.getInt8Ty(), a.pointer, static_cast<uint64_t>(p.bytes));
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()},
+                    {ahead, b.getInt32(0), b.getInt32(p.nearest ? 3 : 2), b.getInt32(1)});
 }
 
 Value* BodyEmitter::load_plain(const Address& a) {
@@ -288,12 +314,6 @@ Value* BodyEmitter::load_plain(const Address& a) {
   llvm::Type* type = a.element;
   if (a.pattern == Pattern::contiguous) {
     type = e_.ops.widen(type, site_.lanes);
-    if (site_.prefetch > 0 && e_.kernel.buffers[a.buffer].role != ir::BufferRole::row_local) {
-      Value* ahead =
-          b.CreateConstGEP1_64(b.getInt8Ty(), pointer, static_cast<uint64_t>(site_.prefetch));
-      b.CreateIntrinsic(llvm::Intrinsic::prefetch, {b.getPtrTy()},
-                        {ahead, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
-    }
   }
   auto* value = b.CreateAlignedLoad(type, pointer, align);
   e_.annotate(value, a.buffer);
@@ -422,11 +442,15 @@ Value* BodyEmitter::load_masked(const Address& a, Value* mask, Value* other) {
     Value* pointer = b.CreateSelect(wanted, a.pointer, e_.f->nothing);
     int lanes = a.pattern == Pattern::uniform ? 1 : site_.lanes;
     value = b.CreateAlignedLoad(e_.ops.widen(a.element, lanes), pointer, align);
+    // Where nothing was to be read, zeros were.
+    auto* constant = llvm::dyn_cast<llvm::Constant>(other);
+    if (!vector_mask && constant != nullptr && constant->isNullValue()) return value;
   } else {
     value = load_lanes(a, mask);
   }
   int lanes = std::max({ScalarOps::width(value), ScalarOps::width(other), ScalarOps::width(mask)});
-  return b.CreateSelect(mask, e_.ops.splat(value, lanes), e_.ops.splat(other, lanes));
+  return b.CreateSelect(e_.ops.splat(mask, lanes), e_.ops.splat(value, lanes),
+                        e_.ops.splat(other, lanes));
 }
 
 }  // namespace heddle::cpu

@@ -13,6 +13,12 @@ namespace heddle::cpu {
 // Values of a node, one an instance; a scalar where all lanes agree.
 using Values = std::vector<llvm::Value*>;
 
+// What is fetched into the cache when a contiguous load is done.
+struct Prefetch {
+  int64_t bytes = 0;    // after what is loaded; 0: nothing
+  bool nearest = true;  // into the first cache, else the second
+};
+
 struct BodySite {
   const ir::Body* body = nullptr;
   const BodyForm* form = nullptr;
@@ -25,9 +31,9 @@ struct BodySite {
   // A tile: the instances are consecutive along this axis (as many as lanes) and share their
   // position along v.
   SymbolRef tile;
-  int private_lanes = 1;     // lanes of a point group in row_local buffers (outer vector axis)
-  int prefetch = 0;          // bytes ahead of contiguous loads; 0: none
-  std::vector<bool> stream;  // of Body::stores: past the cache (addresses are aligned)
+  int private_lanes = 1;  // lanes of a point group in row_local buffers (outer vector axis)
+  std::vector<Prefetch> prefetch;  // of Body::accesses; empty: none
+  std::vector<bool> stream;        // of Body::stores: past the cache (addresses are aligned)
   std::function<llvm::Value*(const ir::RowRef&, size_t instance)> row;
   // Running combination of a scan at this point.
   std::function<llvm::Value*(ir::NodeId node, llvm::Value* value, size_t instance)> scan;
@@ -57,6 +63,8 @@ class BodyEmitter {
 
   llvm::Value* node(ir::NodeId id, size_t k);
   llvm::Value* load(const ir::Node& n, size_t k);
+  bool prefetches(uint32_t access, size_t k);
+  void prefetch(const Address& a, uint32_t access);
   void point_at(Address& a, const Expr& offset, size_t k);
   llvm::Value* load_plain(const Address& a);
   llvm::Value* load_masked(const Address& a, llvm::Value* mask, llvm::Value* other);

@@ -36,10 +36,19 @@ FoldValue Accumulator::get() const {
   return out;
 }
 
-void Accumulator::add(Value* value, Value* index) {
+void Accumulator::add(Value* value, Value* index, bool magnitude) {
   auto& b = e_.b;
   value = e_.ops.splat(value, lanes_);
   FoldValue now = get();
+  if (index_ == nullptr && magnitude && r_.op == ReduceOp::max && is_real_float(r_.type)) {
+    // Floats without a sign are ordered as integers, NaN above all; the identity is negative.
+    llvm::Type* word =
+        value->getType()->getWithNewType(b.getIntNTy(value->getType()->getScalarSizeInBits()));
+    Value* most = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateBitCast(now.value, word),
+                                          b.CreateBitCast(value, word));
+    b.CreateStore(b.CreateBitCast(most, value->getType()), value_);
+    return;
+  }
   if (index_ == nullptr) {
     b.CreateStore(e_.ops.combine(r_.op, r_.type, now.value, value), value_);
     return;

@@ -16,7 +16,8 @@ class Accumulator {
   Accumulator(EmitContext& e, const ir::Reduction& r, int lanes);
   void reset();
   // Folds the element `value` at flat index `index` (later than all before it).
-  void add(llvm::Value* value, llvm::Value* index);
+  // `magnitude`: the element has no sign.
+  void add(llvm::Value* value, llvm::Value* index, bool magnitude = false);
   void merge(const FoldValue& other);
   FoldValue get() const;
   bool arg() const { return index_ != nullptr; }

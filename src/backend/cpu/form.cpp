@@ -173,30 +173,30 @@ std::optional<Expr> index_of(const ir::Body& body, const BodyForm& form, NodeId 
 
 }  // namespace
 
+std::optional<Expr> comparison(const ir::Body& body, const BodyForm& form, NodeId id) {
+  const ir::Node& n = body.nodes[id];
+  bool ordered =
+      n.op == ScalarOp::lt || n.op == ScalarOp::le || n.op == ScalarOp::gt || n.op == ScalarOp::ge;
+  if (!ordered) return std::nullopt;
+  auto a = index_of(body, form, n.a), b = index_of(body, form, n.b);
+  if (!a || !b) return std::nullopt;
+  switch (n.op) {
+    case ScalarOp::lt:
+      return *b - *a - 1;
+    case ScalarOp::le:
+      return *b - *a;
+    case ScalarOp::gt:
+      return *a - *b - 1;
+    default:
+      return *a - *b;
+  }
+}
+
 void Resolver::resolve_comparisons(const ir::Body& body, const BodyForm& in, BodyForm& out) {
   for (NodeId id = 0; id < body.nodes.size(); ++id) {
-    const ir::Node& n = body.nodes[id];
-    bool ordered = n.op == ScalarOp::lt || n.op == ScalarOp::le || n.op == ScalarOp::gt ||
-                   n.op == ScalarOp::ge;
-    if (!ordered) continue;
-    auto a = index_of(body, in, n.a), b = index_of(body, in, n.b);
-    if (!a || !b) continue;
-    Expr d;
-    switch (n.op) {
-      case ScalarOp::lt:
-        d = *b - *a - 1;
-        break;
-      case ScalarOp::le:
-        d = *b - *a;
-        break;
-      case ScalarOp::gt:
-        d = *a - *b - 1;
-        break;
-      default:
-        d = *a - *b;
-        break;
-    }
-    if (auto known = decide(resolve(d))) out.known[id] = *known ? 1 : 0;
+    auto d = comparison(body, in, id);
+    if (!d) continue;
+    if (auto known = decide(resolve(*d))) out.known[id] = *known ? 1 : 0;
   }
 }
 

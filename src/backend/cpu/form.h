@@ -26,6 +26,9 @@ BodyForm make_form(const ir::Kernel& kernel, const ir::Body& body);
 // With a loop variable replaced.
 BodyForm substituted(const BodyForm& form, const SymbolRef& symbol, const Expr& value);
 
+// Of an ordered comparison of two indices: d with node <=> d >= 0.
+std::optional<Expr> comparison(const ir::Body& body, const BodyForm& form, ir::NodeId id);
+
 // Trip counts and extents as guessed from bounds, where they are not numbers.
 double estimate(const Expr& e);
 

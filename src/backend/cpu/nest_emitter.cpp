@@ -6,6 +6,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace heddle::cpu {
 
@@ -210,6 +211,14 @@ void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo
       f(g);
     });
   };
+  if (s.single) {
+    // Indices are constants here. Pieces hold whole vectors, but for the last one.
+    e_.when(b.CreateICmpSLT(lo, hi), [&] {
+      Group g = group(env, loop.v, e_.expr(s.range.lo, env), loop.lanes, 1);
+      f(g);
+    });
+    return;
+  }
   if (loop.lanes > 1 && !s.narrow) {
     Value* n = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(hi, lo), e_.i64(0));
     auto end_of = [&](int64_t step) { return b.CreateAdd(lo, b.CreateAnd(n, e_.i64(-step))); };
@@ -352,13 +361,21 @@ void NestEmitter::outer_blocks(Value* begin, Value* end) {
 void NestEmitter::outer_piece(Env& row, Value* from, Value* to) {
   auto& b = e_.b;
   const VectorLoop& v = plan_.vector;
+  if (by_lines()) {
+    lines_piece(row, from, to);
+    return;
+  }
+  std::vector<size_t> all(nest_.phases.size());
+  std::iota(all.begin(), all.end(), size_t{0});
   for (const Segment& s : v.segments) {
     Value *lo = from, *hi = to;
     if (v.segments.size() > 1) {
       lo = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, from, e_.expr(s.range.lo, row));
       hi = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, to, e_.expr(s.range.hi, row));
     }
-    each_group(v, s, lo, hi, row, [&](Group& g) { phases(g, &s.phases); });
+    by_rows(s, all, row, [&](const Segment& part) {
+      each_group(v, part, lo, hi, row, [&](Group& g) { phases(g, &part.phases); });
+    });
   }
 }
 

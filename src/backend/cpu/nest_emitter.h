@@ -16,6 +16,10 @@ struct FrameLayout {
   FrameLayout(const ir::Kernel& kernel, int row_slots);
 };
 
+// Sums of floats restart after so many additions in one accumulator: the error grows with this and
+// the number of blocks, not with the length.
+inline constexpr int64_t kSumBlock = 128;
+
 class NestEmitter {
  public:
   // `repeated`: inside a loop of the kernel.
@@ -60,6 +64,16 @@ class NestEmitter {
   void each_group(const VectorLoop& loop, const Segment& s, llvm::Value* lo, llvm::Value* hi,
                   const Env& env, const std::function<void(Group&)>& f);
   void outer_piece(Env& row, llvm::Value* from, llvm::Value* to);
+  // Rows inside all boundaries, and the others: f with a part of the vector axis and its bodies.
+  void by_rows(const Segment& s, const std::vector<size_t>& phases, Env& row,
+               const std::function<void(const Segment&)>& f);
+  // Folds over slower axes, line by line.
+  bool by_lines() const;
+  void lines_piece(Env& row, llvm::Value* from, llvm::Value* to);
+  void lines(Env& row, llvm::Value* lo, llvm::Value* hi, llvm::Value* line, int64_t count,
+             bool first, const std::vector<llvm::AllocaInst*>& strips);
+  void after_lines(Env& row, llvm::Value* lo, llvm::Value* hi,
+                   const std::vector<llvm::AllocaInst*>& strips);
   void tile_piece(Env& row, llvm::Value* tile, llvm::Value* from, llvm::Value* to);
   std::vector<ir::Axis> outer_rows() const;  // without the tile's axis
   llvm::Value* tile_count(const Env& env);
@@ -67,6 +81,9 @@ class NestEmitter {
   // Stores that may go past the cache: large results, whole aligned vectors.
   std::vector<bool> streamable(size_t p) const;
   bool streams() const;
+  // What is fetched ahead of each access of a phase.
+  std::vector<Prefetch> fetched_ahead(size_t p, const BodyForm& form) const;
+  size_t fetching_phase(ir::BufferId buffer) const;
   llvm::Value* streams_aligned();
 
   void phases(Group& g, const std::vector<PhaseForm>* forms);
@@ -79,6 +96,8 @@ class NestEmitter {
   void vector_rows(size_t p, Env& env, size_t level, std::vector<Accumulator>& total);
   void vector_row(size_t p, Env& env, llvm::Value* lo, llvm::Value* hi,
                   std::vector<Accumulator>& total);
+  void segment_row(size_t p, const Segment& s, Env& env, llvm::Value* lo, llvm::Value* hi,
+                   std::vector<Accumulator>& total);
   void vector_blocks(size_t p, const Segment& s, Env& env, llvm::Value* lo, llvm::Value* hi,
                      std::vector<Accumulator>& total);
   bool forkable(size_t p) const;

@@ -12,13 +12,6 @@ using ir::AxisKind;
 using ir::BufferRole;
 using llvm::Value;
 
-namespace {
-// Sums of floats restart after so many additions in one accumulator: the error grows with this and
-// the number of blocks, not with the length.
-constexpr int64_t kSumBlock = 128;
-constexpr int kPrefetchBytes = 4096;
-}  // namespace
-
 void NestEmitter::phases(Group& g, const std::vector<PhaseForm>* forms) {
   rows_.assign(nest_.phases.size(), {});
   for (size_t p = 0; p < nest_.phases.size(); ++p)
@@ -107,7 +100,7 @@ void NestEmitter::copies(size_t p, Group& g, const PhaseForm& form,
     site.order = order;
     for (auto& env : g.envs) site.instances.push_back(env.get());
     site.private_lanes = plan_.vector.v ? g.lanes * static_cast<int>(count) : 1;
-    if (g.main && phase.body.nodes.size() > 8) site.prefetch = kPrefetchBytes;
+    if (g.main && &copy == &form.copies.back()) site.prefetch = fetched_ahead(p, copy);
     site.row = [&](const ir::RowRef& ref, size_t k) {
       const Values& v = rows_[ref.phase][ref.reduction][ref.component];
       return v.size() == 1 ? v[0] : v[k];
@@ -138,7 +131,8 @@ void NestEmitter::copies(size_t p, Group& g, const PhaseForm& form,
         Accumulator& a = (*accumulators)[r * count + k];
         Value* index =
             a.arg() ? e_.expr(copy.exprs.back(), *g.envs[k], g.v.get(), g.lanes) : nullptr;
-        a.add(values[k], index);
+        const ir::Node& made = phase.body.nodes[phase.reductions[r].value];
+        a.add(values[k], index, made.op == ir::ScalarOp::abs);
       }
     }
   }
@@ -260,20 +254,27 @@ void NestEmitter::vector_row(size_t p, Env& env, Value* lo, Value* hi,
       from = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, lo, e_.expr(s.range.lo, env));
       to = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, hi, e_.expr(s.range.hi, env));
     }
-    if (!floating_sum(p) || v.extent.constant_or(INT64_MAX) <= 2 * kSumBlock * v.lanes * v.unroll) {
-      vector_blocks(p, s, env, from, to, total);
-      continue;
-    }
-    int64_t step = kSumBlock * v.lanes * v.unroll;
-    Value* length = b.CreateSub(to, from);
-    Value* blocks = b.CreateSDiv(b.CreateAdd(length, e_.i64(step - 1)), e_.i64(step));
-    e_.loop(e_.i64(0), blocks, 1, [&](Value* block) {
-      Value* start = b.CreateAdd(from, b.CreateMul(block, e_.i64(step)));
-      Value* stop =
-          b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b.CreateAdd(start, e_.i64(step)), to);
-      vector_blocks(p, s, env, start, stop, total);
-    });
+    by_rows(s, {p}, env, [&](const Segment& part) { segment_row(p, part, env, from, to, total); });
   }
+}
+
+void NestEmitter::segment_row(size_t p, const Segment& s, Env& env, Value* from, Value* to,
+                              std::vector<Accumulator>& total) {
+  auto& b = e_.b;
+  const VectorLoop& v = plan_.phases[p].vector;
+  if (!floating_sum(p) || v.extent.constant_or(INT64_MAX) <= 2 * kSumBlock * v.lanes * v.unroll) {
+    vector_blocks(p, s, env, from, to, total);
+    return;
+  }
+  int64_t step = kSumBlock * v.lanes * v.unroll;
+  Value* length = b.CreateSub(to, from);
+  Value* blocks = b.CreateSDiv(b.CreateAdd(length, e_.i64(step - 1)), e_.i64(step));
+  e_.loop(e_.i64(0), blocks, 1, [&](Value* block) {
+    Value* start = b.CreateAdd(from, b.CreateMul(block, e_.i64(step)));
+    Value* stop =
+        b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b.CreateAdd(start, e_.i64(step)), to);
+    vector_blocks(p, s, env, start, stop, total);
+  });
 }
 
 void NestEmitter::vector_blocks(size_t p, const Segment& s, Env& env, Value* lo, Value* hi,

@@ -313,6 +313,17 @@ int Planner::unroll_of(const VectorLoop& loop, double instructions, bool heavy) 
   return unroll;
 }
 
+// The part of `kept` between multiples of `lanes`, where little of it is lost: then no part of the
+// axis is computed point by point, and stores are aligned.
+Range whole_vectors(const Range& kept, const Range& all, int lanes) {
+  auto lo = kept.lo.constant(), hi = kept.hi.constant(), end = all.hi.constant();
+  if (!lo || !hi || !end || *lo < 0) return kept;
+  int64_t from = (*lo + lanes - 1) / lanes * lanes;
+  int64_t to = *hi == *end ? *hi : *hi / lanes * lanes;
+  if (*hi != *end && *end % lanes != 0) return kept;
+  return 10 * (to - from) >= 9 * (*hi - *lo) ? Range{from, to} : kept;
+}
+
 void Planner::segments(VectorLoop& loop, const std::vector<size_t>& phases,
                        const std::vector<PhaseForm>& forms, const Range& range, int depth) const {
   Resolver resolver(loop.v, range);
@@ -326,13 +337,16 @@ void Planner::segments(VectorLoop& loop, const std::vector<size_t>& phases,
         {range, std::move(resolved), estimate(range.hi - range.lo) < loop.lanes});
     return;
   }
-  Range kept = resolver.range();
+  Range kept = whole_vectors(resolver.range(), range, loop.lanes);
   auto side = [&](const Range& r) {
     if (r.lo == r.hi) return;
     if (depth < kSegmentDepth && estimate(r.hi - r.lo) >= 2.0 * loop.lanes) {
       segments(loop, phases, forms, r, depth + 1);
     } else {
-      loop.segments.push_back({r, forms, estimate(r.hi - r.lo) < loop.lanes});
+      Segment s{r, forms, estimate(r.hi - r.lo) < loop.lanes};
+      auto lo = r.lo.constant();
+      s.single = loop.lanes > 1 && lo && *lo % loop.lanes == 0 && (r.hi - r.lo).is(loop.lanes);
+      loop.segments.push_back(std::move(s));
     }
   };
   side({range.lo, kept.lo});

@@ -21,6 +21,7 @@ struct Segment {
   Range range;
   std::vector<PhaseForm> phases;
   bool narrow = false;  // too few points for a vector
+  bool single = false;  // one whole vector at a constant position, a multiple of `lanes`
 };
 
 struct VectorLoop {

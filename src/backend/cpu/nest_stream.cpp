@@ -1,4 +1,4 @@
-// Which stores of a nest go past the cache.
+// Which stores of a nest go past the cache, and which loads are fetched ahead.
 #include "backend/cpu/nest_emitter.h"
 
 #include "base/check.h"
@@ -16,16 +16,30 @@ namespace {
 // Below this a result may still be in the cache when it is read (measured: streaming gains from
 // about here).
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
+// How far ahead of a long run of loads the processor is asked for memory: about the time of one
+// miss in a loop that computes.
+constexpr int64_t kAheadBytes = 4096;
+// Bodies of fewer nodes reach ahead by themselves.
+constexpr size_t kLightNodes = 8;
+// A row of at most so many bytes is fetched while the row before it is computed.
+constexpr int64_t kNextRowBytes = 64 << 10;
+constexpr int64_t kNearRowBytes = 8 << 10;  // and up to this into the first cache
 }  // namespace
 
 std::vector<bool> NestEmitter::streamable(size_t p) const {
   const ir::Body& body = nest_.phases[p].body;
   std::vector<bool> out(body.stores.size());
   const VectorLoop& v = plan_.vector.v ? plan_.vector : plan_.phases[p].vector;
-  if (repeated_ || !v.v || v.lanes == 1 || v.segments.size() != 1) return out;
+  if (repeated_ || !v.v || v.lanes == 1 || nest_.outer.empty()) return out;
+  // Parts of the axis start at whole vectors.
+  bool whole = std::all_of(v.segments.begin(), v.segments.end(), [&](const Segment& s) {
+    auto lo = s.range.lo.constant();
+    return lo && *lo % v.lanes == 0;
+  });
+  if (!whole) return out;
   size_t place = plan_.vector.v ? p : 0;
   const PhaseForm& form = v.segments[0].phases[place];
-  if (form.copies.size() != 1 || nest_.outer.empty()) return out;
+  if (form.copies.size() != 1) return out;
   for (size_t s = 0; s < out.size(); ++s) {
     const ir::Store& store = body.stores[s];
     const ir::Buffer& buffer = e_.kernel.buffers[body.accesses[store.access].buffer];
@@ -73,6 +87,42 @@ Value* NestEmitter::streams_aligned() {
     }
   }
   return b.CreateICmpEQ(b.CreateAnd(bits, e_.i64(63)), e_.i64(0));
+}
+
+// Of the phases that read a buffer, the one that computes most.
+size_t NestEmitter::fetching_phase(ir::BufferId buffer) const {
+  size_t best = 0, most = 0;
+  for (size_t p = 0; p < nest_.phases.size(); ++p) {
+    const ir::Body& body = nest_.phases[p].body;
+    bool reads = std::any_of(body.nodes.begin(), body.nodes.end(), [&](const ir::Node& n) {
+      return n.op == ir::ScalarOp::load && body.accesses[n.payload].buffer == buffer;
+    });
+    if (reads && body.nodes.size() > most) best = p, most = body.nodes.size();
+  }
+  return best;
+}
+
+// Where phases go over the same row, one of them fetches the row that comes next; else every loop
+// that computes fetches what it comes to soon. What is inside a loop is in a cache already, and
+// where an index was read from memory nobody knows what comes next.
+std::vector<Prefetch> NestEmitter::fetched_ahead(size_t p, const BodyForm& form) const {
+  const ir::Body& body = nest_.phases[p].body;
+  std::vector<Prefetch> out(body.accesses.size());
+  if (repeated_ || body.nodes.size() <= kLightNodes || !body.symbols.empty()) return out;
+  bool row = !plan_.vector.v && plan_.phases[p].vector.v && plan_.phases[p].rows.empty();
+  for (size_t k = 0; k < out.size(); ++k) {
+    const ir::Buffer& buffer = e_.kernel.buffers[body.accesses[k].buffer];
+    if (buffer.role == BufferRole::row_local || buffer.role == BufferRole::scalar_local) continue;
+    out[k].bytes = kAheadBytes;
+    if (!row || plan_.rows.empty()) continue;
+    auto next = affine_in(form.offsets[k], plan_.rows.back().var);
+    if (!next || !next->first.constant()) continue;
+    int64_t bytes = *next->first.constant() * bit_width(buffer.dtype) / 8;
+    if (bytes <= 0 || bytes > kNextRowBytes) continue;
+    bool mine = fetching_phase(body.accesses[k].buffer) == p;
+    out[k] = {mine ? bytes : 0, bytes <= kNearRowBytes};
+  }
+  return out;
 }
 
 }  // namespace heddle::cpu

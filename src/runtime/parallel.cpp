@@ -70,24 +70,49 @@ class Pool {
     start(loop.parts - 1);
     loop_ = loop;
     pending_.store(loop.parts - 1, std::memory_order_relaxed);
-    // The low bits say how many workers take part, the rest counts loops.
-    uint64_t ticket = ((ticket_.load(std::memory_order_relaxed) >> 16) + 1) << 16 |
-                      static_cast<uint64_t>(loop.parts - 1);
+    uint64_t generation = (ticket_.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
+    uint64_t ticket = generation << kGenerationShift | static_cast<uint64_t>(loop.parts)
+                                                           << kPartsShift;
+    next_.store(ticket | 1, std::memory_order_release);  // part 0 is the caller's
     ticket_.store(ticket, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) ticket_.notify_all();
     loop.run(0);
+    while (take_part()) {
+    }
     // A worker that lost its processor needs it back.
-    for (int k = 1; pending_.load(std::memory_order_acquire) != 0; ++k) {
-      k % 4096 == 0 ? std::this_thread::yield() : pause();
+    for (int k = 0; pending_.load(std::memory_order_acquire) != 0; ++k) {
+      k < kPauses ? pause() : std::this_thread::yield();
     }
   }
 
  private:
+  static constexpr int kPartsShift = 16, kGenerationShift = 32;
+  static constexpr int kPauses = 4096;  // about 100 microseconds
+
+  // Runs a part that nobody has begun; false: there is none. A caller does not wait for workers
+  // that are not there: it takes their parts. Which thread runs a part changes nothing but its
+  // caches.
+  bool take_part() {
+    uint64_t next = next_.load(std::memory_order_acquire);
+    for (;;) {
+      uint64_t part = next & 0xffff, parts = next >> kPartsShift & 0xffff;
+      if (part >= parts) return false;
+      // The generation is part of the word, so a success is one of the loop that is running now,
+      // and that loop's caller waits for it.
+      if (next_.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel,
+                                      std::memory_order_acquire)) {
+        loop_.run(static_cast<int>(part));
+        pending_.fetch_sub(1, std::memory_order_release);
+        return true;
+      }
+    }
+  }
+
   void start(int workers) {
-    while (static_cast<int>(started_) < workers) {
-      int index = ++started_;
+    while (started_ < workers) {
+      ++started_;
       uint64_t seen = ticket_.load(std::memory_order_relaxed);
-      std::thread([this, index, seen] { work(index, seen); }).detach();
+      std::thread([this, seen] { work(seen); }).detach();
     }
   }
 
@@ -105,16 +130,11 @@ class Pool {
     return ticket_.load(std::memory_order_acquire);
   }
 
-  // A worker that does not take part may miss tickets; one that does cannot, because the caller
-  // waits for it.
-  void work(int index, uint64_t seen) {
+  void work(uint64_t seen) {
     for (;;) {
-      uint64_t now = wait(seen);
-      if (now == seen) continue;
-      seen = now;
-      if (index > static_cast<int>(now & 0xffff)) continue;
-      loop_.run(index);
-      pending_.fetch_sub(1, std::memory_order_release);
+      seen = wait(seen);
+      while (take_part()) {
+      }
     }
   }
 
@@ -126,7 +146,8 @@ class Pool {
   std::mutex mutex_;
   int started_ = 0;
   Loop loop_;
-  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<uint64_t> ticket_{0};  // generation and parts of the last loop
+  alignas(64) std::atomic<uint64_t> next_{0};    // the same, and the next part in the low bits
   alignas(64) std::atomic<int> pending_{0};
   alignas(64) std::atomic<int> sleepers_{0};
 };

@@ -51,20 +51,19 @@ void plant_in_phases(void (*change)(ir::Kernel&, ir::Phase&)) {
   };
 }
 
-NodeId append(ir::Body& body, Node n) {
-  body.nodes.push_back(n);
-  return static_cast<NodeId>(body.nodes.size() - 1);
-}
-
-NodeId append(ir::Body& body, ScalarOp op, DType type, NodeId a, NodeId b = ir::kNoNode,
-              uint64_t bits = 0) {
+Node make_node(ScalarOp op, DType type, NodeId a, NodeId b = ir::kNoNode, uint64_t bits = 0) {
   Node n;
   n.op = op;
   n.type = type;
   n.a = a;
   n.b = b;
   n.bits = bits;
-  return append(body, n);
+  return n;
+}
+
+NodeId append(ir::Body& body, const Node& n) {
+  body.nodes.push_back(n);
+  return static_cast<NodeId>(body.nodes.size() - 1);
 }
 
 // Inserts before node `at`; ids from there on grow by one.
@@ -118,8 +117,8 @@ void wrong_identity(ir::Kernel& /*k*/, ir::Phase& p) {
   for (ir::Reduction& r : p.reductions) {
     if (r.op != ir::ReduceOp::max || !is_real_float(r.type)) continue;
     DType type = p.body.nodes[r.value].type;
-    NodeId zero = append(p.body, ScalarOp::constant, type, ir::kNoNode);
-    r.value = append(p.body, ScalarOp::max, type, r.value, zero);
+    NodeId zero = append(p.body, make_node(ScalarOp::constant, type, ir::kNoNode));
+    r.value = append(p.body, make_node(ScalarOp::max, type, r.value, zero));
   }
 }
 
@@ -167,25 +166,26 @@ void cast_rounds(ir::Kernel& /*k*/, ir::Phase& p) {
     if (n.op != ScalarOp::cast || !is_integer(n.type)) continue;
     DType from = p.body.nodes[n.a].type;
     if (from != f32 && from != f64) continue;
-    Node rounded;
-    rounded.op = ScalarOp::rint;
-    rounded.type = from;
-    rounded.a = n.a;
-    insert(p, id, rounded);
+    insert(p, id, make_node(ScalarOp::rint, from, n.a));
     ++id;
     p.body.nodes[id].a = id - 1;
   }
 }
 
-// Stores of bf16 that cut the mantissa.
-void store_truncates(ir::Kernel& k, ir::Phase& p) {
-  for (ir::Store& s : p.body.stores) {
-    DType memory = k.buffers[p.body.accesses[s.access].buffer].dtype;
-    if (memory != bf16 || p.body.nodes[s.value].type != f32) continue;
-    NodeId bits = append(p.body, ScalarOp::bitcast, u32, s.value);
-    NodeId mask = append(p.body, ScalarOp::constant, u32, ir::kNoNode, ir::kNoNode, 0xffff0000U);
-    NodeId cut = append(p.body, ScalarOp::bit_and, u32, bits, mask);
-    s.value = append(p.body, ScalarOp::bitcast, f32, cut);
+// Conversions to bf16 that cut the mantissa.
+void cast_truncates(ir::Kernel& /*k*/, ir::Phase& p) {
+  for (NodeId id = 0; id < p.body.nodes.size(); ++id) {
+    Node n = p.body.nodes[id];
+    if (n.op != ScalarOp::cast || n.type != bf16 || p.body.nodes[n.a].type != f32) continue;
+    auto before = [&](ScalarOp op, DType type, NodeId a, NodeId b, uint64_t bits) {
+      insert(p, id, make_node(op, type, a, b, bits));
+      return id++;
+    };
+    NodeId mask = before(ScalarOp::constant, u32, ir::kNoNode, ir::kNoNode, uint64_t{0xffff0000U});
+    NodeId bits = before(ScalarOp::bitcast, u32, n.a, ir::kNoNode, 0);
+    NodeId cut = before(ScalarOp::bit_and, u32, bits, mask, 0);
+    NodeId whole = before(ScalarOp::bitcast, f32, cut, ir::kNoNode, 0);
+    p.body.nodes[id].a = whole;
   }
 }
 
@@ -303,9 +303,10 @@ const std::vector<Defect>& defects() {
        .what = "conversions to integers round to nearest",
        .quick = true,
        .plant = [] { plant_in_phases(cast_rounds); }},
-      {.name = "store-truncates",
-       .what = "bf16 is stored without rounding",
-       .plant = [] { plant_in_phases(store_truncates); }},
+      {.name = "cast-truncates",
+       .what = "conversions to bf16 do not round",
+       .quick = true,
+       .plant = [] { plant_in_phases(cast_truncates); }},
       {.name = "stale-key",
        .what = "the key of the kernel cache leaves out constants",
        .quick = true,
@@ -316,16 +317,20 @@ const std::vector<Defect>& defects() {
        .plant = lost_swap},
       {.name = "lost-barrier",
        .what = "the first barrier of a kernel is missing",
+       .quick = true,
        .ordered = true,
        .plant = lost_barrier},
       {.name = "short-loop",
        .what = "a counted loop ends one iteration early",
+       .quick = true,
        .plant = short_loop},
       {.name = "early-death",
        .what = "a buffer takes the place of one that its own step still reads",
+       .quick = true,
        .plant = early_death},
       {.name = "stale-size",
        .what = "kernels are given the sizes of an executable's first run",
+       .quick = true,
        .plant = stale_size},
   };
   return list;

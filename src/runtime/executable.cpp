@@ -68,6 +68,7 @@ Job make_job(const std::shared_ptr<Run>& run) {
   Job job;
   job.start = [run](target::Stream& stream) { run->start(stream); };
   job.finish = [run](std::exception_ptr) { run->finish(); };
+  job.ahead_bytes = run->ahead_bytes();
   return job;
 }
 
@@ -99,6 +100,7 @@ std::vector<Array> Executable::run_async(const std::vector<Array>& inputs,
   job.wait_for = options.wait_for;
   job.signal = options.signal;
   if (options.completion) {
+    job.awaited = true;
     job.finish = [run, outputs, completion = options.completion](std::exception_ptr error) {
       run->finish();
       completion(error ? std::vector<Array>() : outputs, error);

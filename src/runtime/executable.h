@@ -60,6 +60,9 @@ class Run {
   const std::vector<Array>& outputs() const { return outputs_; }
   void start(target::Stream& stream);
   void finish();
+  // Bytes that it takes of the device while it runs, where it can be given to the stream behind
+  // runs that are not done: kernels and calls alone, on packed memory of the device.
+  std::optional<int64_t> ahead_bytes() const;
 
  private:
   void check_outputs();

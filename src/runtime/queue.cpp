@@ -202,23 +202,45 @@ void Queue::State::submit(std::vector<runtime::Job> jobs) {
   for (runtime::Job& job : jobs) submit(std::move(job));
 }
 
+// Behind work that is not done: a few, so that what is in flight stays bounded.
+bool Queue::State::may_start(const runtime::Job& job) const {
+  constexpr int64_t kJobs = 32, kBytes = int64_t{256} << 20;
+  int64_t pending = worker.pending();
+  if (pending == 0) return true;
+  return job.ahead_bytes && unstarted_.load() == 0 && awaited_.load() == 0 && pending < kJobs &&
+         ahead_bytes_.load() + *job.ahead_bytes <= kBytes;
+}
+
 // Devices with streams of their own get the work at once where nothing has to be waited for; it is
 // finished elsewhere.
 void Queue::State::submit(runtime::Job given) {
   auto job = std::make_shared<runtime::Job>(std::move(given));
-  bool ready = !stream_is_host() && (wrapped || worker.pending() == 0);
+  bool ready = !stream_is_host() && (wrapped || may_start(*job));
   for (const auto& [event, value] : job->wait_for)
     ready &= wrapped || event.state()->reached(value);
   if (ready) {
     auto error = std::make_shared<std::exception_ptr>();
+    int64_t bytes = job->ahead_bytes.value_or(0);
+    int64_t awaited = job->awaited || !job->signal.empty() ? 1 : 0;
+    ahead_bytes_ += bytes;
+    awaited_ += awaited;
     start(*job, *error);
-    worker.submit([self = shared_from_this(), job, error] { self->finish(*job, *error); });
+    worker.submit([self = shared_from_this(), job, error, bytes, awaited] {
+      self->finish(*job, *error);
+      self->ahead_bytes_ -= bytes;
+      self->awaited_ -= awaited;
+    });
     return;
   }
+  ++unstarted_;
   worker.submit([self = shared_from_this(), job] {
     std::exception_ptr error;
     self->start(*job, error);
+    // What is told of its end, or takes much of the device, holds those behind it back until then.
+    bool alone = !job->ahead_bytes || job->awaited || !job->signal.empty();
+    if (!alone) --self->unstarted_;
     self->finish(*job, error);
+    if (alone) --self->unstarted_;
   });
 }
 

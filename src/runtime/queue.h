@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -57,6 +58,9 @@ struct Job {
   std::function<void(target::Stream&)> start;
   std::function<void(std::exception_ptr)> finish;
   std::vector<std::pair<Event, uint64_t>> wait_for, signal;
+  // What it takes of the device, where it can start behind work that is not done.
+  std::optional<int64_t> ahead_bytes;
+  bool awaited = false;  // somebody is told of its end: nothing that may delay it starts before
 };
 
 }  // namespace runtime
@@ -101,11 +105,15 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   bool stream_is_host() const;
   void start(runtime::Job& job, std::exception_ptr& error);
   void finish(runtime::Job& job, std::exception_ptr error);
+  bool may_start(const runtime::Job& job) const;
   void keep(std::exception_ptr error);
 
   std::mutex use_;  // one thread at a time gives work to the stream
   std::mutex error_mutex_;
   std::exception_ptr error_;
+  // Jobs that only the worker's thread will start; bytes of those that have started and are not
+  // done; how many of them somebody is told of.
+  std::atomic<int64_t> unstarted_{0}, ahead_bytes_{0}, awaited_{0};
   runtime::Worker worker;  // last: ends first
 };
 

@@ -181,6 +181,22 @@ void Run::decide_staging() {
   }
 }
 
+std::optional<int64_t> Run::ahead_bytes() const {
+  if (impl_->judged || impl_->state || impl_->validate) return std::nullopt;
+  for (const Array& in : inputs_) {
+    if (!usable(in, *impl_->device)) return std::nullopt;
+  }
+  for (const Array& out : staged_outputs_) {
+    if (out.valid()) return std::nullopt;
+  }
+  for (const plan::Step& s : impl_->plan->steps) {
+    if (s.kind == plan::StepKind::cond || s.kind == plan::StepKind::while_loop ||
+        s.kind == plan::StepKind::for_loop)
+      return std::nullopt;
+  }
+  return layout_->arena_bytes;
+}
+
 void Run::start(target::Stream& stream) {
   if (impl_->state) {
     impl_->state->gate().enter(impl_->writes);

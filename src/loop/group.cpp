@@ -31,6 +31,7 @@ class Grouper {
     return g;
   }
   bool reaches(size_t from, size_t to, bool direct) const;
+  void raise(size_t g);
   bool cyclic(size_t a, size_t b) const { return reaches(a, b, false) || reaches(b, a, false); }
   std::string label(size_t g) const;
   std::vector<size_t> ordered() const;
@@ -42,6 +43,10 @@ class Grouper {
   std::vector<size_t> parent_;
   std::vector<std::set<size_t>> needs_;        // by node: nodes that must come before
   std::vector<std::set<size_t>> group_needs_;  // by root group: groups (maybe stale ids)
+  std::vector<std::vector<size_t>> users_;     // by root group: groups that need it (maybe stale)
+  // By root group: above the level of each group that it needs, so that a search for a path stops
+  // early.
+  std::vector<size_t> level_;
   std::vector<std::vector<std::string>> notes_;
   std::map<ValueId, size_t> made_by_;  // node
   std::map<ValueId, std::vector<size_t>> read_by_;
@@ -80,7 +85,7 @@ bool Grouper::reaches(size_t from, size_t to, bool direct) const {
   for (size_t s : group_needs_[from]) {
     size_t r = root(s);
     if (r == from || (r == to && !direct)) continue;
-    if (seen.insert(r).second) stack.push_back(r);
+    if ((r == to || level_[r] > level_[to]) && seen.insert(r).second) stack.push_back(r);
   }
   while (!stack.empty()) {
     size_t g = stack.back();
@@ -88,10 +93,26 @@ bool Grouper::reaches(size_t from, size_t to, bool direct) const {
     if (g == to) return true;
     for (size_t s : group_needs_[g]) {
       size_t r = root(s);
-      if (r != g && seen.insert(r).second) stack.push_back(r);
+      if (r == to) return true;
+      if (r != g && level_[r] > level_[to] && seen.insert(r).second) stack.push_back(r);
     }
   }
   return false;
+}
+
+// Lifts what needs `g` above it.
+void Grouper::raise(size_t g) {
+  std::vector<size_t> stack{g};
+  while (!stack.empty()) {
+    size_t from = stack.back();
+    stack.pop_back();
+    for (size_t u : users_[from]) {
+      size_t r = root(u);
+      if (r == from || level_[r] > level_[from]) continue;
+      level_[r] = level_[from] + 1;
+      stack.push_back(r);
+    }
+  }
 }
 
 std::string Grouper::label(size_t g) const {
@@ -142,6 +163,13 @@ void Grouper::merge_neighbours(const SchedNode& n) {
     }
     groups_[g] = std::get<Group>(std::move(joined));
     parent_[own] = g;
+    size_t level = level_[g];
+    for (size_t s : group_needs_[own])
+      if (size_t r = root(s); r != g) level = std::max(level, level_[r] + 1);
+    bool higher = level > level_[g] || !users_[own].empty();
+    level_[g] = level;
+    users_[g].insert(users_[g].end(), users_[own].begin(), users_[own].end());
+    if (higher) raise(g);
     group_needs_[g].insert(group_needs_[own].begin(), group_needs_[own].end());
     notes_[g].insert(notes_[g].end(), notes_[own].begin(), notes_[own].end());
     groups_[own] = Group{};
@@ -155,6 +183,13 @@ void Grouper::add(const SchedNode& n) {
   needs_.emplace_back();
   index_dependencies(n);
   group_needs_.push_back(needs_[n.order]);
+  users_.emplace_back();
+  level_.push_back(0);
+  for (size_t s : needs_[n.order]) {
+    size_t r = root(s);
+    level_.back() = std::max(level_.back(), level_[r] + 1);
+    users_[r].push_back(n.order);
+  }
   if (options_.fusion && !groups_.back().sealed) merge_neighbours(n);
   for (const Read& r : n.reads) read_by_[r.value].push_back(n.order);
 }

@@ -187,7 +187,20 @@ void jpeg_fail(j_common_ptr info) {
   info->err->format_message(info, e->text);
   longjmp(e->jump, 1);  // NOLINT
 }
-void jpeg_quiet(j_common_ptr, int level) { static_cast<void>(level); }
+// Says nothing; a negative level is a warning, which the caller asks for.
+void jpeg_quiet(j_common_ptr info, int level) {
+  if (level < 0) ++info->err->num_warnings;
+}
+
+// A row of CMYK as RGB. Adobe's programs store the inks inverted: 255 is no ink.
+void to_rgb(const std::vector<uint8_t>& row, bool inverted, float* to) {
+  for (size_t k = 0; k < row.size(); k += 4) {
+    auto light = [&](size_t ink) {
+      return static_cast<float>(inverted ? row[k + ink] : 255 - row[k + ink]);
+    };
+    for (size_t c = 0; c < 3; ++c) *to++ = light(c) * light(3) / 255.0F;
+  }
+}
 
 bool decode_jpeg(jpeg_decompress_struct& info, JpegError& error, const std::vector<uint8_t>& bytes,
                  Image& image, std::vector<uint8_t>& row, bool& too_large) {
@@ -198,18 +211,24 @@ bool decode_jpeg(jpeg_decompress_struct& info, JpegError& error, const std::vect
     too_large = true;
     return false;
   }
-  info.out_color_space = info.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  bool inks = info.num_components == 4;
+  info.out_color_space = info.num_components == 1 ? JCS_GRAYSCALE : inks ? JCS_CMYK : JCS_RGB;
   jpeg_start_decompress(&info);
   image.width = info.output_width;
   image.height = info.output_height;
-  image.channels = info.output_components;
-  image.data.resize(static_cast<size_t>(image.width * image.height * image.channels));
-  row.resize(static_cast<size_t>(image.width * image.channels));
+  image.channels = inks ? 3 : info.output_components;
+  auto line = static_cast<size_t>(image.width * image.channels);
+  image.data.resize(static_cast<size_t>(image.height) * line);
+  row.resize(static_cast<size_t>(image.width * info.output_components));
   while (info.output_scanline < info.output_height) {
-    size_t start = static_cast<size_t>(info.output_scanline) * row.size();
+    float* to = image.data.data() + static_cast<size_t>(info.output_scanline) * line;
     JSAMPROW pointer = row.data();
     jpeg_read_scanlines(&info, &pointer, 1);
-    for (size_t k = 0; k < row.size(); ++k) image.data[start + k] = row[k];
+    if (inks) {
+      to_rgb(row, info.saw_Adobe_marker != 0, to);
+    } else {
+      std::copy(row.begin(), row.end(), to);
+    }
   }
   jpeg_finish_decompress(&info);
   return true;

@@ -19,6 +19,10 @@ int main(int argc, char** argv) {
     cli.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     int code = cli.exit(error);
+    bool unknown = argc > 1 && argv[1][0] != '-';
+    for (const CLI::App* command : cli.get_subcommands({}))
+      unknown = unknown && !command->check_name(argv[1]);
+    if (unknown) std::fprintf(stderr, "heddle: there is no command '%s'\n", argv[1]);
     return code == 0 ? 0 : 2;
   }
   try {

@@ -102,6 +102,7 @@ RunKey make_key(const std::shared_ptr<ir::Graph>& graph,
   key.device = device.impl().get();
   for (size_t i = 0; i < feeds.size(); ++i) {
     const auto& [tensor, array] = feeds[i];
+    if (!tensor.valid()) throw GraphError(base::cat("run: feed ", i, " is an empty Tensor"));
     if (tensor.graph() != graph)
       throw GraphError(base::cat("run: feed ", i, " belongs to another graph"));
     key.feeds.push_back(tensor.id());
@@ -111,11 +112,14 @@ RunKey make_key(const std::shared_ptr<ir::Graph>& graph,
     }
   }
   for (size_t i = 0; i < targets.size(); ++i) {
+    if (!targets[i].valid()) throw GraphError(base::cat("run: target ", i, " is an empty Tensor"));
     if (targets[i].graph() != graph)
       throw GraphError(base::cat("run: target ", i, " belongs to another graph"));
     key.targets.push_back(targets[i].id());
   }
   for (size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i].graph() == nullptr)
+      throw GraphError(base::cat("run: operation ", i, " is an empty Operation"));
     if (operations[i].graph() != graph)
       throw GraphError(base::cat("run: operation ", i, " belongs to another graph"));
     key.operations.push_back(operations[i].id());

@@ -17,9 +17,15 @@ constexpr std::array<Info, kDTypeCount> kInfo = {{
     {"f8e5m2fnuz", 8}, {"f8e8m0", 8}, {"f4e2m1", 4},   {"i2", 2},     {"i4", 4},
     {"u2", 2},         {"u4", 4},
 }};
+
+// A number that is no element type counts as unknown.
+const Info& info(DType dtype) {
+  auto k = static_cast<size_t>(dtype);
+  return kInfo[k < kInfo.size() ? k : 0];
+}
 }  // namespace
 
-std::string_view name(DType dtype) { return kInfo[static_cast<size_t>(dtype)].name; }
+std::string_view name(DType dtype) { return info(dtype).name; }
 
 std::optional<DType> parse_dtype(std::string_view text) {
   for (size_t k = 1; k < kInfo.size(); ++k) {
@@ -28,7 +34,7 @@ std::optional<DType> parse_dtype(std::string_view text) {
   return std::nullopt;
 }
 
-int bit_width(DType dtype) { return kInfo[static_cast<size_t>(dtype)].bits; }
+int bit_width(DType dtype) { return info(dtype).bits; }
 
 int64_t byte_size(DType dtype, int64_t count) {
   int bits = bit_width(dtype);

@@ -33,8 +33,7 @@ void check_type(const Type& type, std::string_view op) {
     }
     empty |= extent.is(0);
     int64_t n = std::max<int64_t>(extent.constant_or(1), 1);
-    if (n > kMaxElements || (count *= n) > kMaxElements) count = kMaxElements + 1;
-    if (count > kMaxElements) break;
+    count = count > kMaxElements / n ? kMaxElements + 1 : count * n;  // saturates
   }
   if (count > kMaxElements && !empty) {
     throw GraphError(cat(op, ": the result ", to_string(type), " has more elements than fit"));

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 7> kModes{
 
 }  // namespace
 
-std::string_view name(PaddingMode mode) { return kModes[static_cast<size_t>(mode)]; }
+std::string_view name(PaddingMode mode) { return name_at(kModes, mode); }
 
 std::optional<PaddingMode> parse_padding_mode(std::string_view text) {
   for (size_t k = 0; k < kModes.size(); ++k)

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "ops/elementwise.h"
 #include "ops/storage.h"
+#include "ops/support.h"
 
 #include <heddle/error.h>
 #include <heddle/ops/elementwise.h>
@@ -22,7 +23,6 @@ using ir::Val;
 
 namespace {
 
-bool is_small_float(DType d) { return is_storage_only(d) && d < DType::i2; }
 bool is_half(DType d) { return d == f16 || d == bf16; }
 
 // value: f32, f64, an integer or boolean; the result is an f32 that the half type holds.
@@ -223,20 +223,8 @@ HostTensor filled_scalar(DType dtype, double value) {
   if (!t.f.empty()) t.f[0] = value;
   if (!t.c.empty()) t.c[0] = value;
   if (t.i.empty()) return t;
-  t.i[0] = dtype == u64 && value >= 0x1p63 ? static_cast<int64_t>(static_cast<uint64_t>(value))
-                                           : static_cast<int64_t>(value);
+  t.i[0] = whole_number(value);
   return t;
-}
-
-// Is the number one of the dtype's? Floats round.
-bool fits(DType dtype, double value) {
-  if (is_floating(dtype) || is_small_float(dtype)) return true;
-  if (dtype == bool_) return value == 0 || value == 1;
-  int bits = bit_width(dtype);
-  bool is_signed = is_signed_integer(dtype) || dtype == DType::i2 || dtype == DType::i4;
-  double low = is_signed ? -std::ldexp(1.0, bits - 1) : 0,
-         high = std::ldexp(1.0, is_signed ? bits - 1 : bits);
-  return value >= low && value < high && value == std::trunc(value);
 }
 
 std::string number(double value) {
@@ -246,7 +234,7 @@ std::string number(double value) {
 }
 
 void check_fits(DType dtype, double value) {
-  if (fits(dtype, value)) return;
+  if (representable(value, dtype)) return;
   throw GraphError(cat("constant_like: ", number(value), " is not a value of ", name(dtype),
                        ", the dtype of x: cast x to a dtype that holds it"));
 }

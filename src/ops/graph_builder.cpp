@@ -33,7 +33,7 @@ Tensor filled(const std::shared_ptr<ir::Graph>& graph, ops::HostTensor value, co
 }
 
 void check_constant_dtype(DType dtype) {
-  if (dtype == DType::unknown) throw GraphError("constant: dtype is unknown, expected a known one");
+  if (bit_width(dtype) == 0) throw GraphError("constant: dtype is unknown, expected a known one");
 }
 
 }  // namespace
@@ -59,8 +59,8 @@ Tensor Graph::constant(double value, DType dtype, const Shape& shape) {
     t.i[0] = value != 0;
   } else if (!t.i.empty()) {
     if (!ops::representable(value, dtype))
-      throw GraphError(cat("constant: value ", value, " is not an integer of ", name(dtype)));
-    t.i[0] = static_cast<int64_t>(value);
+      throw GraphError(cat("constant: ", value, " is not a value of ", name(dtype)));
+    t.i[0] = ops::whole_number(value);
   } else {
     ops::fill(t, value);
   }
@@ -76,6 +76,10 @@ Tensor Graph::constant(int64_t value, DType dtype, const Shape& shape) {
     t.i[0] = value;
   else
     ops::fill(t, static_cast<double>(value));
+  round_to_dtype(t);
+  // All 64 bits of u64 can be said in an int64_t; elsewhere a number out of range is a mistake.
+  if (is_integer(dtype) && dtype != u64 && t.i[0] != value)
+    throw GraphError(cat("constant: ", value, " is not a value of ", name(dtype)));
   return filled(impl_, std::move(t), shape);
 }
 

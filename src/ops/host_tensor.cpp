@@ -135,6 +135,29 @@ HostTensor from_bytes(DType dtype, std::vector<int64_t> shape, std::span<const s
   return t;
 }
 
+double epsilon(DType dtype) {
+  switch (real_part(dtype)) {
+    case DType::f64:
+      return 0x1p-52;
+    case DType::f32:
+      return 0x1p-23;
+    case DType::f16:
+      return 0x1p-10;
+    case DType::bf16:
+      return 0x1p-7;
+    case DType::f8e4m3fn:
+    case DType::f8e4m3fnuz:
+      return 0x1p-3;
+    case DType::f8e5m2:
+    case DType::f8e5m2fnuz:
+      return 0x1p-2;
+    case DType::f4e2m1:
+      return 0.5;
+    default:
+      return 0;
+  }
+}
+
 std::vector<int64_t> row_major_strides(std::span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t step = 1;

@@ -34,6 +34,9 @@ void round_to_dtype(HostTensor& t);
 std::vector<std::byte> to_bytes(const HostTensor& t);
 HostTensor from_bytes(DType dtype, std::vector<int64_t> shape, std::span<const std::byte> bytes);
 
+// Distance between 1 and the next number of the dtype (its real part); 0 for integers and boolean.
+double epsilon(DType dtype);
+
 // Row-major helpers.
 std::vector<int64_t> row_major_strides(std::span<const int64_t> shape);
 int64_t element_count(std::span<const int64_t> shape);

@@ -61,12 +61,20 @@ struct AttrSpec {
 };
 
 // ---- inference
+// What the sizes of a run must fulfil where symbols left it open: value == bound, or value >=
+// bound.
+struct Requirement {
+  Expr value, bound;
+  bool equal = false;
+  std::string message;  // "<op>: ..."
+};
 struct InferContext {
   const ir::Graph& graph;
   std::string_view op;
   const std::vector<ir::ValueId>& operands;
   const ir::Attrs& attrs;
   const std::vector<ir::RegionId>& regions;
+  std::vector<Requirement>* open = nullptr;  // gets what cannot be decided yet
   const Type& type(size_t i) const { return graph.value(operands[i]).type; }
   DType dtype(size_t i) const { return type(i).dtype; }
   const Shape& shape(size_t i) const { return *type(i).shape; }
@@ -74,6 +82,9 @@ struct InferContext {
     return graph.value(operands[i]).elements;
   }
   [[noreturn]] void fail(const std::string& message) const;  // GraphError "<op>: <message>"
+  // Fail where the condition holds for no sizes; where it depends on them, each run checks it.
+  void require_equal(const Expr& value, const Expr& bound, const std::string& message) const;
+  void require_at_least(const Expr& value, const Expr& bound, const std::string& message) const;
 };
 // Called only when every operand's type is known (but see OpDef::infer_open); the number of
 // operands, dtype classes and attributes were checked against the specs before. Values of
@@ -225,6 +236,12 @@ std::vector<const OpDef*> all_ops();  // sorted by name
 const ir::OpTable& op_table();
 // Forces the registration objects of every family to be linked in.
 void link_all_ops();
+
+// What inference left open in the graph's operations, each condition once.
+std::vector<Requirement> requirements(const ir::Graph& graph);
+// GraphError where one does not hold; symbols without a value leave it unchecked.
+void check_requirements(const std::vector<Requirement>& requirements,
+                        const std::function<std::optional<int64_t>(const Symbol&)>& value);
 
 // Builds an op from public handles: checks that the tensors belong to one graph, fills default
 // attributes, infers.

@@ -26,21 +26,22 @@ std::vector<InferredResult> infer_pad(const InferContext& c) {
                  to_string(shape)));
   if (c.dtype(0) == DType::boolean && mode == PaddingMode::anti_periodic)
     c.fail("x is boolean, which anti_periodic cannot negate");
-  if (mode == PaddingMode::constant && !representable(c.attrs.get<double>("value"), c.dtype(0)))
-    c.fail(
-        cat("value ", c.attrs.get<double>("value"), " is not an integer, x is ", name(c.dtype(0))));
+  if (mode == PaddingMode::constant) check_fill(c, "value", c.attrs.get<double>("value"));
   Shape out;
   for (size_t k = 0; k < shape.size(); ++k) {
     const Expr& b = pads(c.attrs, "before")[k];
     const Expr& a = pads(c.attrs, "after")[k];
+    check_distance(c, "before", b);
+    check_distance(c, "after", a);
     Expr n = shape[k] + b + a;
-    if (n.upper() < 0)
-      c.fail(cat("before ", b.to_string(), " and after ", a.to_string(),
-                 " crop more than the extent ", shape[k].to_string(), " of axis ", k));
-    if (!fills(mode) && shape[k].is(0) && is_equal(n, 0) != Ordering::yes)
-      c.fail(cat("axis ", k, " of x ", to_string(shape),
-                 " is empty, which only constant and zero can pad"));
+    c.require_at_least(n, 0,
+                       cat("before ", b.to_string(), " and after ", a.to_string(),
+                           " crop more than the extent ", shape[k].to_string(), " of axis ", k));
     out.push_back(n.lower() < 0 ? max(n, Expr(0)) : n);
+    if (!fills(mode))
+      c.require_at_least(shape[k], min(out.back(), Expr(1)),
+                         cat("axis ", k, " of x ", to_string(shape),
+                             " is empty, which only constant and zero can pad"));
   }
   return {{{c.dtype(0), std::move(out)}, std::nullopt}};
 }

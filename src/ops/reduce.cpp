@@ -72,11 +72,12 @@ Infer infer_reduction(bool needs_elements) {
     const Shape& shape = ctx.shape(0);
     Shape out = reduced_shape(shape, folded, keeps(ctx.attrs));
     // A result without elements needs none of x.
-    bool nothing = std::any_of(out.begin(), out.end(), [](const Expr& e) { return e.is(0); });
-    for (size_t k = 0; needs_elements && !nothing && k < shape.size(); ++k) {
-      if (folded[k] && shape[k].is(0))
-        ctx.fail(cat("axis ", k, " of x ", to_string(ctx.type(0)),
-                     " is empty: expected at least one element to choose from"));
+    Expr least = min(element_count(out), Expr(1));
+    for (size_t k = 0; needs_elements && k < shape.size(); ++k) {
+      if (folded[k])
+        ctx.require_at_least(shape[k], least,
+                             cat("axis ", k, " of x ", to_string(ctx.type(0)),
+                                 " is empty: expected at least one element to choose from"));
     }
     return {{type(ctx.dtype(0), std::move(out)), std::nullopt}};
   };

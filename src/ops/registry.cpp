@@ -4,6 +4,7 @@
 
 #include <heddle/error.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -210,6 +211,54 @@ bool in_class(DType dtype, uint32_t dtype_class) {
 
 void InferContext::fail(const std::string& message) const {
   throw GraphError(cat(op, ": ", message));
+}
+
+void InferContext::require_equal(const Expr& value, const Expr& bound,
+                                 const std::string& message) const {
+  Ordering holds = is_equal(value, bound);
+  if (holds == Ordering::no) fail(message);
+  if (holds == Ordering::undecided && open != nullptr)
+    open->push_back({value, bound, true, cat(op, ": ", message)});
+}
+
+void InferContext::require_at_least(const Expr& value, const Expr& bound,
+                                    const std::string& message) const {
+  Ordering holds = is_less_equal(bound, value);
+  if (holds == Ordering::no) fail(message);
+  if (holds == Ordering::undecided && open != nullptr)
+    open->push_back({value, bound, false, cat(op, ": ", message)});
+}
+
+std::vector<Requirement> requirements(const ir::Graph& graph) {
+  std::vector<Requirement> all;
+  for (size_t id = 0; id < graph.op_count(); ++id) {
+    const ir::Op& op = graph.op(static_cast<ir::OpId>(id));
+    if (!op.regions.empty()) continue;  // their operations speak for themselves
+    InferContext ctx{graph, op.def->name, op.operands, op.attrs, op.regions, &all};
+    bool known = true;
+    for (size_t i = 0; i < op.operands.size(); ++i) known = known && ctx.type(i).known();
+    if (known) op.def->infer(ctx);
+  }
+  return all;
+}
+
+void check_requirements(const std::vector<Requirement>& requirements,
+                        const std::function<std::optional<int64_t>(const Symbol&)>& value) {
+  for (const Requirement& r : requirements) {
+    std::vector<SymbolRef> symbols;
+    collect_symbols(r.value, symbols);
+    collect_symbols(r.bound, symbols);
+    bool known = std::all_of(symbols.begin(), symbols.end(),
+                             [&](const SymbolRef& s) { return value(*s).has_value(); });
+    if (!known) continue;
+    int64_t given = evaluate(r.value, value), bound = evaluate(r.bound, value);
+    if (r.equal ? given == bound : given >= bound) continue;
+    std::string sizes;
+    for (const SymbolRef& s : symbols)
+      sizes += cat(sizes.empty() ? "" : ", ", s->name, " is ", *value(*s));
+    throw GraphError(cat(r.message, " (", sizes, " in this run: ", given, " given, ",
+                         r.equal ? "" : "at least ", bound, " expected)"));
+  }
 }
 
 Register::Register(OpDef def) {

@@ -189,12 +189,9 @@ std::vector<InferredResult> infer_unslice(const InferContext& c) {
   if (shape.size() > kMaxRank) c.fail(cat("shape has rank ", shape.size()));
   check_slice(c, shape);
   Shape expected = slice_shape(slice_axes(c.attrs, shape));
-  bool same = expected.size() == c.shape(0).size();
-  for (size_t k = 0; same && k < expected.size(); ++k)
-    same = is_equal(expected[k], c.shape(0)[k]) != Ordering::no;
-  if (!same)
-    c.fail(cat("x is ", to_string(c.shape(0)), ", the slice of ", to_string(shape), " is ",
-               to_string(expected)));
+  require_shape(c, c.shape(0), expected,
+                cat("x is ", to_string(c.shape(0)), ", the slice of ", to_string(shape), " is ",
+                    to_string(expected)));
   return {{{c.dtype(0), shape}, std::nullopt}};
 }
 

@@ -34,13 +34,15 @@ Expr remaining_extent(const InferContext& c, const Shape& wanted, size_t open) {
   Expr known = 1;
   for (size_t k = 0; k < wanted.size(); ++k)
     if (k != open) known = known * wanted[k];
-  auto fail = [&] {
-    c.fail(cat("shape ", to_string(wanted), ": the -1 at axis ", open,
-               " has no value: ", to_string(c.shape(0)), " has ", total.to_string(), " elements"));
-  };
-  if (is_zero(known)) fail();
+  std::string message =
+      cat("shape ", to_string(wanted), ": the -1 at axis ", open,
+          " has no value: ", to_string(c.shape(0)), " has ", total.to_string(), " elements");
+  if (is_zero(known)) c.fail(message);
   Expr rest = total / known;
-  if (is_equal(rest * known, total) == Ordering::no) fail();
+  if (is_equal(rest * known, total) != Ordering::yes) {
+    c.require_at_least(known, 1, message);
+    c.require_equal(rest * known, total, message);
+  }
   return rest;
 }
 
@@ -60,14 +62,9 @@ Shape reshaped(const InferContext& c) {
   }
   Expr from = element_count(c.shape(0));
   Expr to = element_count(wanted);
-  Ordering same = is_equal(from, to);
-  if (same == Ordering::no)
-    c.fail(cat("shape ", to_string(wanted), " has ", to.to_string(), " elements, x ",
-               to_string(c.shape(0)), " has ", from.to_string()));
-  if (same == Ordering::undecided)
-    c.fail(cat("shape ", to_string(wanted), " has ", to.to_string(), " elements and x ",
-               to_string(c.shape(0)), " has ", from.to_string(),
-               "; that these are equal cannot be shown: write one extent as -1"));
+  c.require_equal(to, from,
+                  cat("shape ", to_string(wanted), " has ", to.to_string(), " elements, x ",
+                      to_string(c.shape(0)), " has ", from.to_string()));
   return wanted;
 }
 
@@ -271,17 +268,30 @@ const Register transpose_entry({
 
 // ---- broadcast_to
 
+// May `to` be broadcast to `from`?
+bool fits(const Shape& from, const Shape& to) {
+  if (from.size() < to.size()) return false;
+  size_t lead = from.size() - to.size();
+  for (size_t k = 0; k < to.size(); ++k)
+    if (!to[k].is(1) && is_equal(to[k], from[k + lead]) == Ordering::no) return false;
+  return true;
+}
+
+// Extents that are not 1 in the graph must be equal when it runs.
+void require_fit(const InferContext& c, const Shape& from, const Shape& to,
+                 const std::string& message) {
+  if (!fits(from, to)) c.fail(message);
+  size_t lead = from.size() - to.size();
+  for (size_t k = 0; k < to.size(); ++k)
+    if (!to[k].is(1)) c.require_equal(to[k], from[k + lead], message);
+}
+
 std::vector<InferredResult> infer_broadcast(const InferContext& c) {
   const auto& to = c.attrs.get<std::vector<Expr>>("shape");
   check_extents(c, to, 0);
   const Shape& from = c.shape(0);
-  bool good = from.size() <= to.size();
-  for (size_t k = 0; good && k < from.size(); ++k) {
-    const Expr& n = to[to.size() - from.size() + k];
-    good = from[k].is(1) || is_equal(from[k], n) == Ordering::yes;
-  }
-  if (!good)
-    c.fail(cat("x ", to_string(from), " does not broadcast to shape ", to_string(Shape(to))));
+  require_fit(c, to, from,
+              cat("x ", to_string(from), " does not broadcast to shape ", to_string(Shape(to))));
   InferredResult result{{c.dtype(0), Shape(to)}, std::nullopt};
   if (c.elements(0) && c.elements(0)->size() == 1 && may_know_elements(result.type)) {
     auto n = static_cast<size_t>(*element_count(to).constant());
@@ -334,14 +344,6 @@ std::vector<int> summed_axes(const Shape& from, const Shape& to) {
   return axes;
 }
 
-bool fits(const Shape& from, const Shape& to) {
-  if (from.size() < to.size()) return false;
-  size_t lead = from.size() - to.size();
-  for (size_t k = 0; k < to.size(); ++k)
-    if (!to[k].is(1) && is_equal(to[k], from[k + lead]) == Ordering::no) return false;
-  return true;
-}
-
 Tensor sum_down(const Tensor& x, const Shape& to) {
   std::vector<int> axes = summed_axes(x.shape(), to);
   Tensor s = axes.empty() ? x : sum(x, {.axes = axes, .keep_axes = false});
@@ -355,9 +357,9 @@ const Register sum_to_like_entry({
            "shape of `like`.",
     .operands = {{"x", kNumber}, {"like", kAnyStored}},
     .infer = [](const InferContext& c) -> std::vector<InferredResult> {
-      if (!fits(c.shape(0), c.shape(1)))
-        c.fail(cat("like ", to_string(c.shape(1)), " does not broadcast to x ",
-                   to_string(c.shape(0))));
+      require_fit(
+          c, c.shape(0), c.shape(1),
+          cat("like ", to_string(c.shape(1)), " does not broadcast to x ", to_string(c.shape(0))));
       return {{{c.dtype(0), c.shape(1)}, std::nullopt}};
     },
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {
@@ -385,9 +387,9 @@ const Register broadcast_like_entry({
     .doc = "x broadcast to the shape of `like`.",
     .operands = {{"x", kAnyStored}, {"like", kAnyStored}},
     .infer = [](const InferContext& c) -> std::vector<InferredResult> {
-      if (!fits(c.shape(1), c.shape(0)))
-        c.fail(cat("x ", to_string(c.shape(0)), " does not broadcast to like ",
-                   to_string(c.shape(1))));
+      require_fit(
+          c, c.shape(1), c.shape(0),
+          cat("x ", to_string(c.shape(0)), " does not broadcast to like ", to_string(c.shape(1))));
       return {{{c.dtype(0), c.shape(1)}, std::nullopt}};
     },
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {

@@ -56,6 +56,8 @@ const Register constant_entry({
 
 std::vector<ir::InferredResult> infer_placeholder(const InferContext& c) {
   const Type& t = c.attrs.get<Type>("type");
+  if (t.dtype != DType::unknown && bit_width(t.dtype) == 0)
+    c.fail(cat("dtype ", static_cast<int>(t.dtype), " is no element type"));
   if (t.rank() > kMaxRank) c.fail(cat("rank ", t.rank(), ", expected at most ", kMaxRank));
   if (t.shape)
     for (size_t k = 0; k < t.shape->size(); ++k)

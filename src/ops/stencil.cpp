@@ -54,10 +54,8 @@ WindowAxis plain_axis(const ir::Attrs& attrs, const Shape& x, const Shape& weigh
 
 }  // namespace
 
-std::string_view name(WindowReduction reduction) {
-  return kReductions[static_cast<size_t>(reduction)];
-}
-std::string_view name(WindowPadding padding) { return kPaddings[static_cast<size_t>(padding)]; }
+std::string_view name(WindowReduction reduction) { return name_at(kReductions, reduction); }
+std::string_view name(WindowPadding padding) { return name_at(kPaddings, padding); }
 
 WindowReduction window_reduction(const ir::Attrs& attrs) {
   return static_cast<WindowReduction>(
@@ -125,7 +123,7 @@ void check_windows(const InferContext& c, const Shape& x, const Shape& weights) 
                  rank, " axes of the weights"));
     for (int64_t n : v)
       if (n < 1 || n > std::numeric_limits<int32_t>::max())
-        c.fail(cat(which, " ", list(v), " has ", n, ", expected at least 1"));
+        c.fail(cat(which, " ", list(v), " has ", n, ", expected 1 to 2^31 - 1"));
   }
 }
 
@@ -215,10 +213,8 @@ void check_modes(const InferContext& c) {
     c.fail(cat("weights ", to_string(c.shape(1)),
                " are too many for a complex product, expected at most ", kMaxUnrolledTaps,
                " positions, with extents that are numbers"));
-  if (padding_mode(c.attrs, "boundary") == PaddingMode::constant &&
-      !representable(c.attrs.get<double>("constant"), c.dtype(0)))
-    c.fail(cat("constant ", c.attrs.get<double>("constant"), " is not an integer, x is ",
-               name(c.dtype(0))));
+  if (padding_mode(c.attrs, "boundary") == PaddingMode::constant)
+    check_fill(c, "constant", c.attrs.get<double>("constant"));
 }
 
 std::vector<InferredResult> infer_stencil(const InferContext& c) {
@@ -233,6 +229,7 @@ std::vector<InferredResult> infer_stencil(const InferContext& c) {
     if (!v.empty() && v.size() != weights.size())
       c.fail(cat(which, " has ", v.size(), " numbers, expected one for each of the ",
                  weights.size(), " axes of the weights"));
+    for (const Expr& distance : v) check_distance(c, which, distance);
   }
   Shape out = x;
   std::vector<WindowAxis> axes = window_axes(c.attrs, x, weights);
@@ -240,19 +237,21 @@ std::vector<InferredResult> infer_stencil(const InferContext& c) {
   for (size_t k = 0; k < axes.size(); ++k) {
     size_t at = x.size() - axes.size() + k;
     const Expr& n = axes[k].output;
-    if (n.upper() < 0 || (n.is(0) && !axes[k].input.is(0)))
-      c.fail(cat("the window ", axes[k].reach().to_string(), " along axis ", at,
-                 " is longer than the padded x ", to_string(x)));
-    if (!filled && axes[k].input.is(0) && !n.is(0))
-      c.fail(cat("axis ", at, " of x ", to_string(x),
-                 " is empty, which only constant and zero boundaries can extend"));
+    c.require_at_least(n, min(axes[k].input, Expr(1)),
+                       cat("the window ", axes[k].reach().to_string(), " along axis ", at,
+                           " is longer than the padded x ", to_string(x)));
     out[at] = n.lower() < 0 ? max(n, Expr(0)) : n;
+    if (!filled)
+      c.require_at_least(axes[k].input, min(out[at], Expr(1)),
+                         cat("axis ", at, " of x ", to_string(x),
+                             " is empty, which only constant and zero boundaries can extend"));
   }
   DType dtype = is_argument_mode(window_reduction(c.attrs)) ? i32 : c.dtype(0);
   if (c.operands.size() > 2 && window_reduction(c.attrs) != WindowReduction::sum)
     c.fail(cat("argument goes with reduction sum only, given ", name(window_reduction(c.attrs))));
-  if (c.operands.size() > 2 && c.shape(2).size() != out.size())
-    c.fail(cat("argument is ", to_string(c.type(2)), ", expected ", to_string(out)));
+  if (c.operands.size() > 2)
+    require_shape(c, c.shape(2), out,
+                  cat("argument is ", to_string(c.type(2)), ", expected ", to_string(out)));
   return {{{dtype, std::move(out)}, std::nullopt}};
 }
 

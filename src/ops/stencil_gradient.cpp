@@ -38,8 +38,9 @@ std::vector<InferredResult> infer_transpose(const InferContext& c) {
     if (n.upper() < 0) c.fail("shape has a negative extent");
     out.push_back(n);
   }
-  if (c.operands.size() > 2 && c.shape(2).size() != u.size())
-    c.fail(cat("argument is ", to_string(c.type(2)), ", expected ", to_string(u)));
+  if (c.operands.size() > 2)
+    require_shape(c, c.shape(2), u,
+                  cat("argument is ", to_string(c.type(2)), ", expected ", to_string(u)));
   return {{{c.dtype(0), std::move(out)}, std::nullopt}};
 }
 
@@ -261,16 +262,17 @@ std::vector<InferredResult> infer_weights(const InferContext& c) {
   check_windows(c, c.shape(0), window);
   check_padding_mode(c, "boundary");
   check_steps(c, "before", window.size());
-  if (!representable(c.attrs.get<double>("constant"), c.dtype(0)))
-    c.fail("constant is not an integer");
-  bool same = c.shape(0).size() == c.shape(1).size();
-  for (size_t k = 0; same && k + window.size() < c.shape(0).size(); ++k)
-    same = is_equal(c.shape(0)[k], c.shape(1)[k]) != Ordering::no;
-  if (!same || (c.operands.size() > 2 && c.shape(2).size() != c.shape(1).size()))
-    c.fail(cat("x ", to_string(c.shape(0)), " and u ", to_string(c.shape(1)), " do not fit"));
-  for (size_t k = c.shape(0).size() - window.size(); k < c.shape(0).size(); ++k)
-    if (!fills(padding_mode(c.attrs, "boundary")) && c.shape(0)[k].is(0) && !c.shape(1)[k].is(0))
-      c.fail(cat("axis ", k, " of x ", to_string(c.shape(0)), " is empty"));
+  check_fill(c, "constant", c.attrs.get<double>("constant"));
+  const Shape &x = c.shape(0), &u = c.shape(1);
+  std::string misfit = cat("x ", to_string(x), " and u ", to_string(u), " do not fit");
+  if (x.size() != u.size()) c.fail(misfit);
+  size_t lead = x.size() - window.size();
+  for (size_t k = 0; k < lead; ++k) c.require_equal(x[k], u[k], misfit);
+  if (c.operands.size() > 2) require_shape(c, c.shape(2), u, misfit);
+  for (size_t k = lead; k < x.size(); ++k)
+    if (!fills(padding_mode(c.attrs, "boundary")))
+      c.require_at_least(x[k], min(u[k], Expr(1)),
+                         cat("axis ", k, " of x ", to_string(x), " is empty"));
   return {{{c.dtype(0), Shape(window)}, std::nullopt}};
 }
 

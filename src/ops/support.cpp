@@ -32,8 +32,35 @@ std::string list(const std::vector<int64_t>& v) {
 }
 
 bool representable(double value, DType dtype) {
-  if (is_floating(dtype)) return true;
-  return std::trunc(value) == value && value >= -0x1p63 && value < 0x1p63;
+  if (is_floating(dtype) || is_small_float(dtype)) return true;
+  if (dtype == DType::boolean) return value == 0 || value == 1;
+  int bits = bit_width(dtype);
+  bool is_signed = is_signed_integer(dtype) || dtype == DType::i2 || dtype == DType::i4;
+  double low = is_signed ? -std::ldexp(1.0, bits - 1) : 0,
+         high = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  return value >= low && value < high && value == std::trunc(value);
+}
+
+int64_t whole_number(double value) {
+  if (representable(value, i64)) return static_cast<int64_t>(value);
+  return representable(value, u64) ? static_cast<int64_t>(static_cast<uint64_t>(value)) : 0;
+}
+
+void check_fill(const InferContext& c, const std::string& argument, double value) {
+  DType dtype = c.dtype(0);
+  if (dtype == DType::boolean || representable(value, dtype)) return;
+  c.fail(cat(argument, " ", value, " is not a value of ", name(dtype), ", the dtype of x"));
+}
+
+void require_shape(const InferContext& c, const Shape& given, const Shape& expected,
+                   const std::string& message) {
+  if (given.size() != expected.size()) c.fail(message);
+  for (size_t k = 0; k < given.size(); ++k) c.require_equal(given[k], expected[k], message);
+}
+
+void check_distance(const InferContext& c, const std::string& argument, const Expr& distance) {
+  if (distance.upper() >= -kMaxDistance && distance.lower() <= kMaxDistance) return;
+  c.fail(cat(argument, " has ", distance.to_string(), ", expected at most 2^48 either way"));
 }
 
 bool may_know_elements(const Type& type) {
@@ -76,7 +103,7 @@ JudgeScalar judge_scalar(double value) {
   JudgeScalar v;
   v.f = value;
   v.c = value;
-  if (representable(value, i64)) v.i = static_cast<int64_t>(value);
+  v.i = whole_number(value);
   return v;
 }
 
@@ -115,7 +142,7 @@ JudgeScalar judge_negate(const JudgeScalar& a) {
 ir::Val constant_val(ir::BodyBuilder& b, DType dtype, double value) {
   DType t = scalar_type(dtype);
   ir::Val v;
-  v.re = is_integer(t) || t == DType::boolean ? b.constant_int(t, static_cast<int64_t>(value))
+  v.re = is_integer(t) || t == DType::boolean ? b.constant_int(t, whole_number(value))
                                               : b.constant(t, value);
   if (is_complex(dtype)) v.im = b.constant(t, 0.0);
   return v;

@@ -4,6 +4,7 @@
 #include "ops/elementwise.h"
 #include "ops/opdef.h"
 
+#include <array>
 #include <complex>
 #include <functional>
 #include <optional>
@@ -21,10 +22,30 @@ int resolved_axis(int64_t axis, int rank);
 std::vector<int64_t> to_ints(const std::vector<int>& v);
 std::vector<Expr> to_exprs(const std::vector<int64_t>& v);
 std::string list(const std::vector<int64_t>& v);  // "[1,2]"
+// The name of an enumerator; "unknown" for a number that is none, so that inference can refuse it.
+template <class Enum, size_t N>
+std::string_view name_at(const std::array<std::string_view, N>& names, Enum e) {
+  auto k = static_cast<size_t>(e);
+  return k < N ? names[k] : "unknown";
+}
 
-// Whether a value given as a double can be an element of `dtype`: any for floats, whole numbers of
-// 63 bits for integers.
+// FP8, E8M0 and FP4: stored as codes of a float.
+constexpr bool is_small_float(DType d) { return is_storage_only(d) && d < DType::i2; }
+
+// Whether a value given as a double is one of `dtype`'s: any for floats (they round), whole numbers
+// in range for integers.
 bool representable(double value, DType dtype);
+// The bits of a whole number below 2^64 as an integer element holds them; 0 for anything else.
+int64_t whole_number(double value);
+// For a value that fills x's outside; booleans take any number. Fails with "<argument> 300 is not a
+// value of u8, ...".
+void check_fill(const InferContext& c, const std::string& argument, double value);
+// Fails where the shapes differ for all sizes; where that depends on them, each run checks it.
+void require_shape(const InferContext& c, const Shape& given, const Shape& expected,
+                   const std::string& message);
+// Distances of this many elements at most keep index arithmetic inside of 64 bits.
+inline constexpr int64_t kMaxDistance = int64_t{1} << 48;
+void check_distance(const InferContext& c, const std::string& argument, const Expr& distance);
 
 // ---- known elements of small integer tensors
 inline constexpr int64_t kMaxKnownElements = 64;

@@ -67,6 +67,7 @@ void check_supported(const ir::Graph& graph, const std::map<ir::OpId, ChosenClai
 std::shared_ptr<const Plan> build(const ir::Graph& extracted, const Target& target,
                                   const CompileOptions& options) {
   auto plan = std::make_shared<Plan>();
+  plan->requirements = ops::requirements(extracted);
   plan->devices = {target.name};
   std::vector<std::string> claim_notes;
   ClaimChooser chooser(target, options, &claim_notes);

@@ -199,6 +199,10 @@ std::vector<int64_t> bind_symbols(const Plan& plan,
 std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t> symbols) {
   auto layout = std::make_shared<Layout>();
   Values values = values_by_id(plan, symbols);
+  ops::check_requirements(plan.requirements, [&](const Symbol& s) -> std::optional<int64_t> {
+    auto it = values.find(s.id);
+    return it != values.end() ? std::optional(it->second) : std::nullopt;
+  });
   layout->symbols = std::move(symbols);
   layout->bytes.resize(plan.slots.size());
   layout->offset.assign(plan.slots.size(), -1);

@@ -8,6 +8,7 @@
 
 #include "ir/graph.h"
 #include "ir/kernel.h"
+#include "ops/opdef.h"
 #include "target/host_kernel.h"
 #include "target/target.h"
 
@@ -127,6 +128,7 @@ struct Plan {
   std::vector<PlanCall> calls;
   std::vector<Step> steps;
   std::vector<SymbolRef> symbols;  // bound by the feeds; the order of a layout's values
+  std::vector<ops::Requirement> requirements;  // of the feeds' sizes
   std::vector<std::string> notes;  // claims and loops: what was decided and why
   std::string no_recording;        // why the plan cannot become a device graph; empty: it can
   bool device_loops = false;       // has loops that only a device graph runs without the host

@@ -101,6 +101,7 @@ std::shared_ptr<Executable::Impl> compile_plain(const std::shared_ptr<ir::Graph>
   if (impl->judged) {
     auto signature = std::make_shared<plan::Plan>();
     signature->graph = extracted;
+    signature->requirements = ops::requirements(*extracted);
     signature->devices = {impl->device->name()};
     plan::set_signature(*extracted, *signature);
     impl->plan = signature;

@@ -13,21 +13,8 @@ namespace heddle::runtime {
 
 namespace {
 
-// Relative rounding error of one operation (unit roundoff of the type).
-double unit_roundoff(DType dtype) {
-  switch (real_part(dtype)) {
-    case DType::f64:
-      return 0x1p-53;
-    case DType::f32:
-      return 0x1p-24;
-    case DType::f16:
-      return 0x1p-11;
-    case DType::bf16:
-      return 0x1p-8;
-    default:
-      return 0;
-  }
-}
+// Relative rounding error of one operation.
+double unit_roundoff(DType dtype) { return ops::epsilon(dtype) / 2; }
 
 double magnitude(const ops::HostTensor& t, size_t i) {
   if (!t.f.empty()) return std::abs(t.f[i]);

@@ -175,7 +175,7 @@ TEST(Pad, SaysWhatDoesNotFit) {
             "pad: before -2 and after -2 crop more than the extent 3 of axis 1");
   Tensor n = g.placeholder(i32, {3});
   EXPECT_EQ(graph_error([&] { pad(n, {.before = {1}, .after = {1}, .value = 0.5}); }),
-            "pad: value 0.5 is not an integer, x is i32");
+            "pad: value 0.5 is not a value of i32, the dtype of x");
 }
 
 TEST(Coordinate, CountsAlongAnAxis) {

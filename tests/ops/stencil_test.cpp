@@ -143,7 +143,7 @@ TEST(Stencil, SaysWhatDoesNotFit) {
       graph_error([&] { stencil(x, w, {.strides = {1}}); }),
       "stencil: strides [1] has 1 numbers, expected one for each of the 2 axes of the weights");
   EXPECT_EQ(graph_error([&] { stencil(x, w, {.dilations = {1, 0}}); }),
-            "stencil: dilations [1,0] has 0, expected at least 1");
+            "stencil: dilations [1,0] has 0, expected 1 to 2^31 - 1");
   EXPECT_EQ(graph_error([&] { stencil(g.placeholder(f32, {4}), w); }),
             "stencil: weights [5,5] have more axes than x [4]");
 }

@@ -62,7 +62,9 @@ struct ScanResult {
 ScanResult scan(
     const Tensors& initial, const Tensors& xs,
     const std::function<ScanResult(const Tensors& values, const Tensors& slices)>& body);
-// Calls another graph (its placeholders, in order, are the parameters; `targets` the results).
+// Calls another graph (its placeholders, in order, are the parameters; `targets` the results): the
+// part of the callee that computes them is copied. It may not read or write variables (GraphError),
+// whose state belongs to the callee: pass the state as an argument, and the new one as a target.
 Tensors call(const Graph& callee, const Tensors& targets, const Tensors& arguments);
 
 }  // namespace heddle

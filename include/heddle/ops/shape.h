@@ -3,6 +3,7 @@
 
 #include <heddle/tensor.h>
 
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,9 @@ namespace heddle {
 
 // One extent may be -1: what remains.
 Tensor reshape(const Tensor& x, Shape shape);
+inline Tensor reshape(const Tensor& x, std::initializer_list<Expr> shape) {
+  return reshape(x, Shape(shape));
+}
 // Extents from a small integer tensor whose elements are known expressions (shape_of, concat,
 // arithmetic of them).
 Tensor reshape(const Tensor& x, const Tensor& shape);

@@ -11,6 +11,7 @@
 #include <heddle/type.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -47,7 +48,7 @@ std::string show(const std::vector<int64_t>& shape) {
 }  // namespace
 
 int64_t checked_count(DType dtype, const std::vector<int64_t>& shape, const char* what) {
-  if (dtype == DType::unknown) throw GraphError(base::cat(what, ": the dtype is unknown"));
+  if (bit_width(dtype) == 0) throw GraphError(base::cat(what, ": the dtype is unknown"));
   if (shape.size() > kMaxRank) {
     throw GraphError(base::cat(what, ": rank ", shape.size(), " is above the limit of ", kMaxRank));
   }
@@ -113,6 +114,23 @@ Array Array::from_bytes(DType dtype, std::vector<int64_t> shape, std::span<const
   return a;
 }
 
+namespace {
+
+// The distance between the first and the last byte must be a number of 63 bits.
+void check_reach(DType dtype, const std::vector<int64_t>& shape,
+                 const std::vector<int64_t>& strides) {
+  double bytes = 0;
+  for (size_t k = 0; k < shape.size(); ++k) {
+    double steps = static_cast<double>(std::max<int64_t>(shape[k] - 1, 0));
+    bytes += steps * std::fabs(static_cast<double>(strides[k])) * bit_width(dtype) / 8;
+  }
+  if (bytes >= 0x1p62)
+    throw GraphError(base::cat("Array::wrap: strides ", show(strides), " of the shape ",
+                               show(shape), " reach beyond 2^62 bytes"));
+}
+
+}  // namespace
+
 Array Array::wrap(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides, void* data,
                   const Device& device, std::function<void()> release) {
   int64_t count = checked_count(dtype, shape, "Array::wrap");
@@ -124,6 +142,7 @@ Array Array::wrap(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> 
   if (is_sub_byte(dtype) && !runtime::is_packed(shape, strides)) {
     throw GraphError(base::cat("Array::wrap: ", name(dtype), " must be packed row-major"));
   }
+  check_reach(dtype, shape, strides);
   auto storage = std::make_shared<Storage>();
   storage->device = device.impl();
   storage->data = static_cast<std::byte*>(data);

@@ -83,6 +83,41 @@ TEST(Array, StridedCopiesOfEveryWidth) {
   }
 }
 
+TEST(Array, ViewsOfPackedNibbles) {
+  std::vector<std::byte> bytes;  // element k of 24 is k % 16
+  for (int k = 0; k < 12; ++k)
+    bytes.push_back(static_cast<std::byte>((2 * k % 16) | ((2 * k + 1) % 16 << 4)));
+  hd::Array a = hd::Array::from_bytes(hd::DType::u4, {4, 6}, bytes);
+  using Integers = std::vector<int64_t>;
+  EXPECT_EQ(a.transpose({1, 0}).slice(0, 0, 2).to_vector<int64_t>(),
+            (Integers{0, 6, 12, 2, 1, 7, 13, 3}));
+  EXPECT_EQ(a.slice(0, 2, 0, -1).to_vector<int64_t>(),
+            (Integers{12, 13, 14, 15, 0, 1, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(a.slice(1, 4, 0, -2).slice(0, 0, 1).to_vector<int64_t>(), (Integers{4, 2}));
+  EXPECT_EQ(a.slice(0, 0, 1).broadcast_to({2, 6}).to_vector<int64_t>(),
+            (Integers{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(message([&] { a.slice(1, 1, 3); }),
+            "Array::slice: views of u4 must begin at a whole byte");
+  // As feeds, and as outputs between whose elements others lie.
+  hd::Graph graph;
+  hd::Tensor x = graph.placeholder(hd::DType::u4, {4, 3}, "x");
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {hd::cast(x, hd::i32), x}},
+                                   hd::device("interpreter"));
+  hd::Array steps = a.slice(1, 4, 0, -2).transpose({1, 0}),
+            wide = hd::Array::zeros(hd::i32, {4, 3});
+  hd::Graph other;
+  hd::Tensor y = other.placeholder(hd::DType::u4, {2, 4}, "y");
+  EXPECT_EQ(other.run({{y, steps}}, {hd::cast(y, hd::i32)}, {}, hd::device("interpreter"))[0]
+                .to_vector<int64_t>(),
+            (Integers{4, 10, 0, 6, 2, 8, 14, 4}));
+  hd::Array whole = hd::Array::zeros(hd::DType::u4, {4, 6});
+  hd::Array odd = whole.slice(1, 0, 6, 2);
+  e.run_into({a.slice(1, 0, 6, 2)}, {wide, odd});
+  EXPECT_EQ(wide.to_vector<int64_t>(), (Integers{0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6}));
+  EXPECT_EQ(whole.slice(0, 0, 2).to_vector<int64_t>(),
+            (Integers{0, 0, 2, 0, 4, 0, 6, 0, 8, 0, 10, 0}));
+}
+
 TEST(Array, RankSixteen) {
   std::vector<int64_t> shape(16, 1);
   shape[0] = 2, shape[15] = 3;
@@ -95,6 +130,14 @@ TEST(Array, RankSixteen) {
 }
 
 TEST(Array, MistakesAreNamed) {
+  float memory[4] = {};
+  EXPECT_NE(message([&] {
+              hd::Array::wrap(hd::f32, {3}, {INT64_MAX}, memory, hd::Device());
+            }).find("reach beyond 2^62 bytes"),
+            std::string::npos);
+  for (int none : {27, 77, 255})
+    EXPECT_EQ(message([&] { hd::Array::zeros(static_cast<hd::DType>(none), {3}); }),
+              "Array::empty: the dtype is unknown");
   hd::Array a = iota({3, 4});
   EXPECT_NE(message([&] { a.slice(2, 0, 1); }).find("axis 2 of rank 2"), std::string::npos);
   EXPECT_NE(message([&] { a.slice(0, 0, 4); }).find("extent 3"), std::string::npos);

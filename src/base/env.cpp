@@ -29,6 +29,7 @@ constexpr Switch kSwitches[] = {
      "words of expand, pack, streaming, lookback, divide: forms of code that the CUDA emitter must "
      "not use"},
     {"HEDDLE_TEST_DEVICE", "device that the device tests run on"},
+    {"HEDDLE_TEST_COUNT", "cases that a randomised test makes"},
     {"HEDDLE_SEED", "seed of randomised tests and fuzzers"},
 };
 }  // namespace

@@ -1,10 +1,8 @@
 // Random kernels, compiled and interpreted: the same bits.
-#include "base/env.h"
 #include "harness.h"
+#include "support/numeric.h"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 namespace heddle::test {
 namespace {
@@ -267,10 +265,7 @@ class Generator {
 };
 
 TEST(CpuRandom, KernelsHaveTheInterpretersBits) {
-  uint64_t seed = 1;
-  if (auto text = base::env("HEDDLE_SEED")) seed = std::strtoull(text->c_str(), nullptr, 10);
-  const char* count_text = std::getenv("HEDDLE_CPU_KERNELS");
-  uint64_t count = count_text != nullptr ? std::strtoull(count_text, nullptr, 10) : 60;
+  uint64_t seed = test_seed(1), count = test_count(60);
   for (uint64_t n = seed; n < seed + count; ++n) {
     Generator g(n);
     ir::Kernel k = g.kernel();

@@ -7,14 +7,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 namespace heddle::test {
 namespace {
 
 TEST(RandomGraphs, AgreeWithTheJudge) {
-  const char* count = std::getenv("HEDDLE_TEST_COUNT");
-  uint64_t first = test_seed(1), n = count != nullptr ? std::strtoull(count, nullptr, 10) : 60;
+  uint64_t first = test_seed(1), n = test_count(60);
   for (uint64_t seed = first; seed < first + n; ++seed) {
     RandomGraph random = random_graph(seed);
     Verdict verdict = judge_random_graph(random);

@@ -233,6 +233,11 @@ TEST(Call, InlinesAnotherGraph) {
   EXPECT_EQ(text(evaluate({{x, floats({3}, {1, 2, 3})}, {s, scalar(2)}}, r)), "f64[3] 3 5 7");
   EXPECT_EQ(graph_error([&] { call(callee, {y}, {x}); }),
             "call: given 1 arguments, expected 2 for the placeholders of the callee");
+  Graph counter;
+  Tensor state = counter.variable(Array::from<float>({}, {1}));
+  Tensor step = counter.placeholder(f32, {});
+  EXPECT_EQ(graph_error([&] { call(counter, {read_variable(state) + step}, {g.constant(1.0)}); }),
+            "call: the callee has a variable, expected none: pass its state as an argument");
   EXPECT_EQ(graph_error([&] { call(callee, {x}, {x, s}); }),
             "call: targets[0] is not a tensor of the callee");
 }

@@ -31,29 +31,6 @@ Array to_array(const HostTensor& t) {
 }
 HostTensor to_host(const Array& a) { return ops::from_bytes(a.dtype(), a.shape(), a.to_bytes()); }
 
-double epsilon(DType dtype) {
-  switch (real_part(dtype)) {
-    case DType::f64:
-      return 0x1p-52;
-    case DType::f32:
-      return 0x1p-23;
-    case DType::f16:
-      return 0x1p-10;
-    case DType::bf16:
-      return 0x1p-7;
-    case DType::f8e4m3fn:
-    case DType::f8e4m3fnuz:
-      return 0x1p-3;
-    case DType::f8e5m2:
-    case DType::f8e5m2fnuz:
-      return 0x1p-2;
-    case DType::f4e2m1:
-      return 0.5;
-    default:
-      return 0;
-  }
-}
-
 Tolerance tolerance(DType dtype, int64_t length, double scale) {
   double e = epsilon(dtype), accumulated = epsilon(compute_type(dtype));
   double n = static_cast<double>(std::max<int64_t>(length, 1));
@@ -115,9 +92,14 @@ Device test_device() {
   return device("interpreter");
 }
 
-uint64_t test_seed(uint64_t fallback) {
-  std::optional<std::string> text = base::env("HEDDLE_SEED");
+namespace {
+uint64_t number(const char* variable, uint64_t fallback) {
+  std::optional<std::string> text = base::env(variable);
   return text ? std::strtoull(text->c_str(), nullptr, 0) : fallback;
 }
+}  // namespace
+
+uint64_t test_seed(uint64_t fallback) { return number("HEDDLE_SEED", fallback); }
+uint64_t test_count(uint64_t fallback) { return number("HEDDLE_TEST_COUNT", fallback); }
 
 }  // namespace heddle::test

@@ -14,6 +14,33 @@
 
 namespace heddle::test {
 
+inline constexpr DType kEveryDType[] = {f64,
+                                        f32,
+                                        f16,
+                                        bf16,
+                                        i8,
+                                        i16,
+                                        i32,
+                                        i64,
+                                        u8,
+                                        u16,
+                                        u32,
+                                        u64,
+                                        bool_,
+                                        c32,
+                                        c64,
+                                        c128,
+                                        DType::f8e4m3fn,
+                                        DType::f8e5m2,
+                                        DType::f8e4m3fnuz,
+                                        DType::f8e5m2fnuz,
+                                        DType::f8e8m0,
+                                        DType::f4e2m1,
+                                        DType::i2,
+                                        DType::i4,
+                                        DType::u2,
+                                        DType::u4};
+
 // Random values in [low, high] that the dtype holds exactly: integers are rounded, booleans are
 // coin tosses.
 ops::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, std::mt19937_64& rng,
@@ -22,8 +49,7 @@ ops::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, std::mt19
 Array to_array(const ops::HostTensor& t);  // on the host, packed
 ops::HostTensor to_host(const Array& a);   // packed copy of any array
 
-// Distance between 1 and the next number of the dtype (its real part); 0 for integers and boolean.
-double epsilon(DType dtype);
+using ops::epsilon;
 
 struct Tolerance {
   double relative = 0, absolute = 0;
@@ -42,5 +68,7 @@ std::string difference(const ops::HostTensor& actual, const ops::HostTensor& exp
 Device test_device();
 // HEDDLE_SEED, else `fallback`; printed by the caller.
 uint64_t test_seed(uint64_t fallback);
+// HEDDLE_TEST_COUNT, else `fallback`.
+uint64_t test_count(uint64_t fallback);
 
 }  // namespace heddle::test

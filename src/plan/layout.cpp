@@ -25,6 +25,10 @@ class Values {
     return nullptr;
   }
   bool contains(uint64_t id) const { return find(id) != nullptr; }
+  std::optional<int64_t> known(const Symbol& s) const {
+    const int64_t* value = find(s.id);
+    return value != nullptr ? std::optional(*value) : std::nullopt;
+  }
   int64_t at(uint64_t id) const {
     const int64_t* value = find(id);
     HD_CHECK(value != nullptr, "a symbol of the plan has no value");
@@ -42,10 +46,7 @@ class Values {
 
 int64_t value_of(const Expr& e, const Values& values) {
   if (std::optional<int64_t> c = e.constant()) return *c;
-  return evaluate(e, [&](const Symbol& s) -> std::optional<int64_t> {
-    const int64_t* value = values.find(s.id);
-    return value != nullptr ? std::optional(*value) : std::nullopt;
-  });
+  return evaluate(e, [&](const Symbol& s) { return values.known(s); });
 }
 
 Values values_by_id(const Plan& plan, const std::vector<int64_t>& symbols) {
@@ -199,10 +200,7 @@ std::vector<int64_t> bind_symbols(const Plan& plan,
 std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t> symbols) {
   auto layout = std::make_shared<Layout>();
   Values values = values_by_id(plan, symbols);
-  ops::check_requirements(plan.requirements, [&](const Symbol& s) -> std::optional<int64_t> {
-    auto it = values.find(s.id);
-    return it != values.end() ? std::optional(it->second) : std::nullopt;
-  });
+  ops::check_requirements(plan.requirements, [&](const Symbol& s) { return values.known(s); });
   layout->symbols = std::move(symbols);
   layout->bytes.resize(plan.slots.size());
   layout->offset.assign(plan.slots.size(), -1);

@@ -127,11 +127,11 @@ struct Plan {
   std::vector<PlanKernel> kernels;
   std::vector<PlanCall> calls;
   std::vector<Step> steps;
-  std::vector<SymbolRef> symbols;  // bound by the feeds; the order of a layout's values
+  std::vector<SymbolRef> symbols;              // bound by the feeds; the order of a layout's values
   std::vector<ops::Requirement> requirements;  // of the feeds' sizes
-  std::vector<std::string> notes;  // claims and loops: what was decided and why
-  std::string no_recording;        // why the plan cannot become a device graph; empty: it can
-  bool device_loops = false;       // has loops that only a device graph runs without the host
+  std::vector<std::string> notes;              // claims and loops: what was decided and why
+  std::string no_recording;   // why the plan cannot become a device graph; empty: it can
+  bool device_loops = false;  // has loops that only a device graph runs without the host
   uint32_t arg_count = 0, symbol_count = 0, count_count = 0;
   int kernel_steps = 0;
 };

@@ -139,11 +139,13 @@ class Compose : public testing::Test {
     outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return outcome;
   }
+  // On the interpreter: nothing here is about speed, and it has nothing to compile.
   Outcome compose(const std::string& source, const std::string& more,
                   const std::string& background = "background.png --at 5,5") const {
     fs::remove(folder_ / "out.png");
+    std::string device = more.find("--device") == std::string::npos ? " --device interpreter" : "";
     return heddle("compose --source " + source + " --background " + background + " -o out.png " +
-                  more);
+                  more + device);
   }
   std::string read(const std::string& name) const {
     std::ifstream in(folder_ / name, std::ios::binary);
@@ -165,7 +167,7 @@ TEST_F(Compose, D01ConstantSourceOnAConstantBackground) {
   save("light.png", plain(5, 5, 200));
   save("dark.png", plain(5, 5, 10));
   ASSERT_EQ(heddle("compose --source dark.png --background dark.png --at 2,2 --mask rect:1,1,3,3 "
-                   "-o dark.out.png")
+                   "--device interpreter -o dark.out.png")
                 .code,
             0);
   for (const char* solver : {"jacobi", "cg", "multigrid"})
@@ -214,7 +216,7 @@ TEST_F(Compose, DamagedFilesAreNamed) {
   save("words.png", {'w', 'o', 'r', 'd', 's'});
   fs::create_directory(folder_ / "folder.png");
   ASSERT_EQ(heddle("compose --source source.png --background background.png --at 20,15 --mask "
-                   "rect:0,0,20,16 -o whole.jpg")
+                   "rect:0,0,20,16 --device interpreter -o whole.jpg")
                 .code,
             0);
   fs::copy_file(folder_ / "whole.jpg", folder_ / "half.jpg");
@@ -270,7 +272,8 @@ TEST_F(Compose, LimitsOfTheSolver) {
 
 TEST_F(Compose, OutputsAppearWholeOrNotAtAll) {
   std::string start =
-      "compose --source source.png --mask rect:0,0,5,5 --background background.png --at 9,9 ";
+      "compose --source source.png --mask rect:0,0,5,5 --background background.png --at 9,9 "
+      "--device interpreter ";
   EXPECT_EQ(heddle(start + "-o none/out.png").code, 1);
   EXPECT_EQ(heddle(start + "-o out.bmp").code, 2);
   EXPECT_EQ(heddle(start + "-o out.png --plot none/plot.png").code, 1);

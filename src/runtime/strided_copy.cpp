@@ -107,13 +107,14 @@ void copy_bits(int bits, std::span<const int64_t> shape, uint8_t* dst,
                std::span<const int64_t> dst_strides, const uint8_t* src,
                std::span<const int64_t> src_strides) {
   auto mask = static_cast<uint8_t>((1 << bits) - 1);
-  int64_t per_byte = 8 / bits;  // a power of two: >> and & divide with the floor, for negative strides
+  int64_t per_byte =
+      8 / bits;  // a power of two: >> and & divide with the floor, for negative strides
   int per_byte_log2 = bits == 2 ? 2 : 1;
   ops::for_each_index(shape, [&](const std::vector<int64_t>& at, int64_t) {
     int64_t d = 0, s = 0;
     for (size_t k = 0; k < at.size(); ++k) d += at[k] * dst_strides[k], s += at[k] * src_strides[k];
-    auto value = static_cast<uint8_t>(
-        (src[s >> per_byte_log2] >> ((s & (per_byte - 1)) * bits)) & mask);
+    auto value =
+        static_cast<uint8_t>((src[s >> per_byte_log2] >> ((s & (per_byte - 1)) * bits)) & mask);
     int64_t shift = (d & (per_byte - 1)) * bits;
     uint8_t& byte = dst[d >> per_byte_log2];
     byte = static_cast<uint8_t>((byte & ~(mask << shift)) | (value << shift));

@@ -234,7 +234,7 @@ TEST(Cases, RN01GatedRecurrentStepFromPrimitives) {
   // x = 1, h = 0.5; W(z,r,h) = 0.5, 0.25, 1; R = 0.5, -0.5, 2; candidate biases 0.1 and 0.3.
   for (bool reset_after : {false, true}) {
     ops::HostTensor next = value_of({floats({}, {1}), floats({}, {0.5})}, [&](const Tensors& v) {
-      Tensor x = v[0], h = v[1];
+      const Tensor &x = v[0], &h = v[1];
       Tensor z = sigmoid(x * 0.5 + h * 0.5), r = sigmoid(x * 0.25 - h * 0.5);
       Tensor candidate =
           reset_after ? tanh(x + 0.1 + r * (h * 2.0 + 0.3)) : tanh(x + 0.1 + (r * h) * 2.0 + 0.3);

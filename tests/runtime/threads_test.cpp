@@ -109,7 +109,7 @@ TEST(EightThreads, ShareExecutablesAndAGraph) {
   at_once([&](int t) {
     for (int i = 0; i < 10; ++i) {
       int which = (t + i) % kThreads;  // sizes change from run to run
-      auto wanted = expected[static_cast<size_t>(which)];
+      const auto& wanted = expected[static_cast<size_t>(which)];
       std::vector<Array> direct = shared.run({rows(which)}),
                          cached = g.run({{x, rows(which)}}, targets, {}, test_device());
       for (size_t k = 0; k < targets.size(); ++k) {

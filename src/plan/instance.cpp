@@ -127,8 +127,9 @@ void InstancePool::clear() {
 std::unique_ptr<Instance> InstancePool::take(const Layout& layout) {
   std::unique_ptr<Instance> instance = take_hot();
   if (instance && &instance->layout() == &layout) return instance;
+  std::unique_ptr<Instance> dropped;  // destroyed after the lock is gone
   std::lock_guard lock(mutex_);
-  if (instance) idle_.push_back(std::move(instance));
+  if (instance) dropped = park(std::move(instance));
   for (auto it = idle_.rbegin(); it != idle_.rend(); ++it) {
     if (&(*it)->layout() != &layout) continue;
     instance = std::move(*it);
@@ -138,17 +139,22 @@ std::unique_ptr<Instance> InstancePool::take(const Layout& layout) {
   return nullptr;
 }
 
+// What had to go for it, or null.
+std::unique_ptr<Instance> InstancePool::park(std::unique_ptr<Instance> instance) {
+  idle_.push_back(std::move(instance));
+  if (idle_.size() <= kLimit) return nullptr;
+  std::unique_ptr<Instance> oldest = std::move(idle_.front());
+  idle_.erase(idle_.begin());
+  return oldest;
+}
+
 void InstancePool::give(std::unique_ptr<Instance> instance) {
   instance->detach();
   std::unique_ptr<Instance> before(hot_.exchange(instance.release(), std::memory_order_acq_rel));
   if (!before) return;
   std::unique_ptr<Instance> dropped;  // destroyed after the lock is gone
   std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(before));
-  if (idle_.size() > kLimit) {
-    dropped = std::move(idle_.front());
-    idle_.erase(idle_.begin());
-  }
+  dropped = park(std::move(before));
 }
 
 }  // namespace heddle::plan

@@ -83,6 +83,7 @@ class InstancePool {
 
  private:
   static constexpr size_t kLimit = 8;
+  std::unique_ptr<Instance> park(std::unique_ptr<Instance> instance);  // under the lock
   std::atomic<Instance*> hot_{nullptr};  // the one that ran last: taken without a lock
   std::mutex mutex_;
   std::vector<std::unique_ptr<Instance>> idle_;

@@ -230,7 +230,7 @@ TEST(Memory, TwoThousandSizesOfOneExecutable) {
   std::vector<int64_t> sizes(2000);
   std::iota(sizes.begin(), sizes.end(), 1);
   for (size_t k = 0; k < sizes.size(); ++k) std::swap(sizes[k], sizes[k * 7919 % sizes.size()]);
-  int64_t live = 0;
+  int64_t live = 0, heap = 0;
   for (size_t k = 0; k < sizes.size(); ++k) {
     int64_t n = sizes[k] % 257 + (k % 50 == 0 ? sizes[k] : 1);  // few large ones: quick
     std::vector<hd::Array> out = e.run({hd::Array::zeros(hd::f32, {n})});
@@ -239,8 +239,9 @@ TEST(Memory, TwoThousandSizesOfOneExecutable) {
     for (size_t i = 0; i < counted.size(); ++i) ASSERT_EQ(counted[i], static_cast<float>(i + 1));
     const int64_t total = n * (n + 1) / 2;
     ASSERT_EQ(out[1].to_vector<float>()[0], static_cast<float>(total)) << n;
-    if (k == 200) live = device.memory().live;
+    if (k == 1000) live = device.memory().live, heap = heap_bytes();
   }
+  EXPECT_LT(heap_bytes() - heap, 100 << 10);  // 1,000 more sizes: nothing is kept for each
   EXPECT_EQ(hd::counters().graph_compiles, graphs);
   EXPECT_EQ(hd::counters().kernel_compiles, kernels);
   EXPECT_LE(device.memory().live - live, 64 << 10);

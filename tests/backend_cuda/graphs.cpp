@@ -186,6 +186,15 @@ GraphCase long_scan(DType d, int64_t rows, int64_t n, CumulativeOptions options)
   return b.done({cumulative_sum(x, options) * y});
 }
 
+// A scanned row that later phases of the kernel read: its last tile is hardly used.
+GraphCase scan_then_folds(int64_t n) {
+  Builder b(base::cat("scan_then_folds_", n));
+  Tensor x = b.feed(f32, {5, n});
+  Tensor y = cumulative_sum(x, {.axis = 1});
+  Tensor e = exp(y - reduce_max(y, {.axes = {1}, .keep_axes = true}));
+  return b.done({e / sum(e, {.axes = {1}, .keep_axes = true}) + y});
+}
+
 bool same(const ops::HostTensor& a, const ops::HostTensor& b) {
   if (a.i != b.i || a.f.size() != b.f.size()) return false;
   for (size_t k = 0; k < a.f.size(); ++k) {
@@ -220,6 +229,7 @@ std::vector<GraphCase> graph_cases(int64_t n) {
   all.push_back(sums(n));
   all.push_back(long_sums(n));
   all.push_back(scans(n));
+  for (int64_t row : {1, 31, 33, 300, 2049}) all.push_back(scan_then_folds(row));
   all.push_back(gathers(n));
   all.push_back(laplacian(n));
   all.push_back(jacobi(n));

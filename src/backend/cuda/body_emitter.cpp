@@ -584,8 +584,8 @@ void BodyEmitter::stores() {
     if (done.count(k) != 0) continue;
     const ir::Store& s = body().stores[k];
     const ir::Buffer& buffer = k_.kernel.buffers[body().accesses[s.access].buffer];
-    bool guarded = !at_.store_guard.empty() && !is_local(buffer);
-    if (guarded) k_.out.open("if (", at_.store_guard, ")");
+    const std::string& guard = is_local(buffer) ? at_.local_guard : at_.store_guard;
+    if (!guard.empty()) k_.out.open("if (", guard, ")");
     AccessForm form = phase_.forms[s.access];
     bool lane = form == AccessForm::scattered || buffer.role == ir::BufferRole::row_local ||
                 (s.mask != kNoNode && phase_.varying[s.mask]) || phase_.varying[stored_value(s)];
@@ -598,7 +598,7 @@ void BodyEmitter::stores() {
     } else {
       emit_store(s);
     }
-    if (guarded) k_.out.close();
+    if (!guard.empty()) k_.out.close();
   }
 }
 

@@ -57,6 +57,7 @@ struct PointText {
   std::string trip;  // index of the register arrays of row_locals and caches
   std::string lane_name;    // variable of the lane axis; its lane 0 is lane_name + "b"
   std::string store_guard;  // condition of global stores, or empty
+  std::string local_guard;  // condition of stores to row_locals, or empty
   std::map<uint32_t, std::string> staged;  // text of loads that are in shared memory already
 };
 

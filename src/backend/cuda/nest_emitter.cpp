@@ -647,6 +647,7 @@ void NestEmitter::group_scan(size_t p, std::vector<Fold>& folds) {
   at.trip = "0";
   at.lane_name = name;
   at.store_guard = rows_per_block() > 1 ? "in && live" : "in";
+  at.local_guard = "in";  // lanes past the end of the row compute at its first points
   if (nest_.replicated && !k_.single_thread) at.store_guard += " && " + leader();
   BodyEmitter body(k_, nest_, phase, at, nullptr, p, locals_);
   body.prefix();

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <vector>
 
 namespace heddle::runtime {
@@ -51,6 +52,11 @@ int64_t default_limit() {
   int64_t limit = kDefaultLimit;
   if (text) std::from_chars(text->data(), text->data() + text->size(), limit);
   return std::max<int64_t>(limit, 0);
+}
+
+bool drawn(double probability) {
+  static thread_local std::minstd_rand random(std::random_device{}());
+  return std::uniform_real_distribution<>()(random) < probability;
 }
 
 struct Close {
@@ -123,14 +129,19 @@ void DiskCache::put(std::string_view key, std::string_view content) noexcept {
       return;
     }
     std::lock_guard lock(mutex_);
-    written_ += static_cast<int64_t>(sizeof h + key.size() + content.size());
-    if (!measured_ || written_ > limit_ / 16) trim();
+    auto size = static_cast<int64_t>(sizeof h + key.size() + content.size());
+    written_ += size;
+    if (written_ > limit_ / 16 ||
+        drawn(16 * static_cast<double>(size) / static_cast<double>(limit_)))
+      trim();
   } catch (const std::exception& error) {
     base::verbose("cache", base::cat("not written: ", error.what()));
   }
 }
 
 // Removes the files that were unused longest until the folder is below nine tenths of its limit.
+// Reading a folder of 100,000 files takes a second, so it is done once for a sixteenth of the limit
+// that this process has written, and by chance as often for what many short processes write.
 void DiskCache::trim() {
   struct Entry {
     fs::file_time_type time;
@@ -156,7 +167,6 @@ void DiskCache::trim() {
     entries.push_back({time, bytes, it->path()});
     total += bytes;
   }
-  measured_ = true;
   written_ = 0;
   if (total <= limit_) return;
   std::sort(entries.begin(), entries.end(),

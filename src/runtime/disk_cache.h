@@ -34,7 +34,6 @@ class DiskCache {
   int64_t limit_;
   std::mutex mutex_;
   int64_t written_ = 0;  // since the folder was last measured
-  bool measured_ = false;
 };
 
 }  // namespace heddle::runtime

@@ -100,8 +100,7 @@ int run_child(const Options& o) {
   return 0;
 }
 
-// ------------------------------------------------------------------------------------- the
-// comparison
+// ---- the comparison
 
 Hashes parse(std::istream& in) {
   Hashes hashes;

@@ -18,8 +18,7 @@ using ir::NodeId;
 using ir::ScalarOp;
 using plan::test_hooks;
 
-// ------------------------------------------------------------------------------------ changing
-// kernels
+// ---- changing kernels
 
 void each_statement(std::vector<ir::Stmt>& list, const std::function<void(ir::Stmt&)>& f) {
   for (ir::Stmt& s : list) {
@@ -84,8 +83,7 @@ bool in_memory(const ir::Kernel& k, const ir::Access& access) {
 
 bool constant(const ir::Body& body, NodeId n) { return body.nodes[n].op == ScalarOp::constant; }
 
-// ---------------------------------------------------------------------------------------------
-// defects
+// ---- defects
 
 // An operand that a fold reads: its first axis is read one further on (the last line twice).
 void wrong_index(ir::Kernel& k, ir::Phase& p) {

@@ -1,10 +1,9 @@
 // heddle-fuzz-graphs: random graphs, run fused and unfused on each device, against the judge.
 //   --count N --seed S --device NAME ... --shard I/N --verbose --print SEED
 // Prints the mix of what was made and every failing seed; exit code 1 if one failed.
-//   --defect NAME, --defects, --quick-defects: plants one defect (each; each that is found soon)
-//   and
-// prints after how many graphs it was found; exit code 1 if one was not found within --count
-// graphs.
+//   --defect NAME, --defects, --quick-defects
+// Plants one defect (each; each that is found soon) and prints after how many graphs it was found;
+// exit code 1 if one was not found within --count graphs.
 #include "defects.h"
 #include "support/numeric.h"
 #include "support/random_graph.h"

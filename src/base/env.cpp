@@ -30,6 +30,9 @@ constexpr Switch kSwitches[] = {
      "not use"},
     {"HEDDLE_TEST_DEVICE", "device that the device tests run on"},
     {"HEDDLE_TEST_COUNT", "cases that a randomised test makes"},
+    {"HEDDLE_TEST_SAMPLE", "N: the operation matrix runs each N-th case of an operation"},
+    {"HEDDLE_TEST_SIZE", "extents of the graphs that the GPU tests run"},
+    {"HEDDLE_TEST_TIMING", "1: the GPU tests also print times"},
     {"HEDDLE_SEED", "seed of randomised tests and fuzzers"},
 };
 }  // namespace

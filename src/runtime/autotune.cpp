@@ -48,8 +48,8 @@ std::vector<CompileOptions> candidates(const CompileOptions& options,
   return all;
 }
 
-// Microseconds of the fastest run.
-double time(const std::shared_ptr<const Executable::Impl>& impl) {
+// Microseconds of the fastest run; infinite where there is no memory to try it.
+double time(const std::shared_ptr<const Executable::Impl>& impl) try {
   Executable executable(impl);
   Device device(impl->device);
   std::vector<Array> inputs, outputs;
@@ -68,6 +68,8 @@ double time(const std::shared_ptr<const Executable::Impl>& impl) {
     best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
   }
   return best;
+} catch (const DeviceError&) {
+  return std::numeric_limits<double>::infinity();
 }
 
 // Everything that the choice may depend on.
@@ -112,6 +114,10 @@ std::shared_ptr<Executable::Impl> autotune(const CompileOptions& options,
   }
   size_t chosen = 0;
   double fastest = time(best);
+  if (fastest == std::numeric_limits<double>::infinity()) {
+    best->tuning = "not tuned: the device has no memory to try it";
+    return best;
+  }
   std::string times = base::cat(show(options), " ", fastest, " us");
   for (size_t k = 1; k < all.size(); ++k) {
     std::shared_ptr<Executable::Impl> other = compile(all[k]);

@@ -1,6 +1,7 @@
 #include "runtime/host_allocator.h"
 
 #include "base/check.h"
+#include "target/out_of_memory.h"
 
 #include <heddle/error.h>
 
@@ -143,10 +144,7 @@ void HostAllocator::trim_locked() {
 }
 
 void HostAllocator::fail(int64_t bytes) const {
-  throw DeviceError(base::cat(
-      device_, ": out of memory: ", bytes, " bytes requested, ", stats_.live, " in use, limit ",
-      stats_.limit > 0 ? base::cat(stats_.limit)
-                       : base::cat("none (", physical_bytes(), " in the machine)")));
+  target::fail_out_of_memory(device_, bytes, stats_, base::cat("at most ", physical_bytes()));
 }
 
 }  // namespace heddle::runtime

@@ -107,8 +107,8 @@ void copy_bits(int bits, std::span<const int64_t> shape, uint8_t* dst,
                std::span<const int64_t> dst_strides, const uint8_t* src,
                std::span<const int64_t> src_strides) {
   auto mask = static_cast<uint8_t>((1 << bits) - 1);
-  int64_t per_byte =
-      8 / bits;  // a power of two: >> and & divide with the floor, for negative strides
+  // A power of two: >> and & divide with the floor, for negative strides.
+  int64_t per_byte = 8 / bits;
   int per_byte_log2 = bits == 2 ? 2 : 1;
   ops::for_each_index(shape, [&](const std::vector<int64_t>& at, int64_t) {
     int64_t d = 0, s = 0;

@@ -5,6 +5,7 @@
 #include "backend_cuda/kernels.h"
 #include "backend_cuda/simulator.h"
 #include "loop/interpret.h"
+#include "support/numeric.h"
 
 #include <gtest/gtest.h>
 
@@ -76,9 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Cases, testing::Range<size_t>(0, kernel_cases().s
 
 TEST(CudaEmitter, RandomKernelsSimulated) {
   if (!can_simulate()) GTEST_SKIP() << "no host compiler";
-  const char* many = std::getenv("HEDDLE_TEST_KERNELS");
-  uint64_t count = many != nullptr ? std::strtoull(many, nullptr, 10) : 12;
-  for (uint64_t seed = 0; seed < count; ++seed) {
+  uint64_t first = test_seed(0);
+  for (uint64_t seed = first; seed < first + test_count(12); ++seed) {
     SCOPED_TRACE(seed);
     simulate(random_case(seed), {.wide = false, .vectors = true});
   }
@@ -151,11 +151,9 @@ TEST(CudaEmitter, FormsCanBeSwitchedOff) {
 
 TEST(CudaEmitter, RandomGraphsSimulated) {
   if (!can_simulate()) GTEST_SKIP() << "no host compiler";
-  const char* many = std::getenv("HEDDLE_TEST_GRAPHS");
-  uint64_t count = many != nullptr ? std::strtoull(many, nullptr, 10) : 4;
-  const char* first = std::getenv("HEDDLE_SEED");
-  uint64_t from = first != nullptr ? std::strtoull(first, nullptr, 10) : 1;
-  for (uint64_t i = 0; i < count; ++i) EXPECT_EQ(run_random(from + i, simulate_kernel), "");
+  uint64_t first = test_seed(1);
+  for (uint64_t seed = first; seed < first + test_count(4); ++seed)
+    EXPECT_EQ(run_random(seed, simulate_kernel), "");
 }
 
 // With HEDDLE_CACHE_DIR set, the cubins that a run on a GPU will ask for.

@@ -3,6 +3,7 @@
 #include "backend_cuda/graphs.h"
 #include "backend_cuda/kernels.h"
 #include "loop/interpret.h"
+#include "support/numeric.h"
 #include "target/counters.h"
 
 #include <gtest/gtest.h>
@@ -33,11 +34,6 @@ std::shared_ptr<CudaDevice> gpu(std::string* reason) {
   }();
   *reason = why;
   return device;
-}
-
-uint64_t number(const char* variable, uint64_t fallback) {
-  const char* v = std::getenv(variable);
-  return v != nullptr ? std::strtoull(v, nullptr, 10) : fallback;
 }
 
 class Gpu : public testing::Test {
@@ -144,12 +140,11 @@ TEST_F(Gpu, BoundsChecked) {
   }
 }
 TEST_F(Gpu, RandomKernels) {
-  for (uint64_t seed = 0; seed < number("HEDDLE_TEST_KERNELS", 100); ++seed)
-    check(random_case(seed));
+  for (uint64_t seed = 0; seed < test_count(100); ++seed) check(random_case(seed));
 }
 
 TEST_F(Gpu, ScheduledGraphs) {
-  for (const GraphCase& c : graph_cases(number("HEDDLE_TEST_SIZE", 32)))
+  for (const GraphCase& c : graph_cases(static_cast<int64_t>(test_number("HEDDLE_TEST_SIZE", 32))))
     EXPECT_EQ(run_case(c, execute()), "") << c.name;
 }
 // Code for a device of one multiprocessor: small graphs fill it, so that threads make several
@@ -168,7 +163,7 @@ TEST_F(Gpu, LongScans) {
   }
 }
 TEST_F(Gpu, RandomGraphs) {
-  for (uint64_t seed = 1; seed <= number("HEDDLE_TEST_GRAPHS", 40); ++seed)
+  for (uint64_t seed = 1; seed <= test_count(40); ++seed)
     EXPECT_EQ(run_random(seed, execute()), "");
 }
 
@@ -323,7 +318,7 @@ TEST_F(Gpu, CooperativeKernelsRecord) {
 
 // Median microseconds of a launch, from events around a batch of launches.
 TEST_F(Gpu, Timing) {
-  if (number("HEDDLE_TEST_TIMING", 0) == 0) GTEST_SKIP() << "set HEDDLE_TEST_TIMING=1";
+  if (test_number("HEDDLE_TEST_TIMING", 0) == 0) GTEST_SKIP() << "set HEDDLE_TEST_TIMING=1";
   for (const KernelCase& c : timing_cases()) {
     auto start = std::chrono::steady_clock::now();
     auto kernel = device_->emitter().compile(c.kernel, {});

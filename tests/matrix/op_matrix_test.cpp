@@ -148,8 +148,7 @@ class OpMatrix : public testing::TestWithParam<std::string> {
   std::mt19937_64 rng_{7};
   // HEDDLE_TEST_SAMPLE=N: each N-th case of an operation, the first one at least.
   static int every() {
-    const char* text = std::getenv("HEDDLE_TEST_SAMPLE");
-    return text == nullptr ? 1 : std::max(1, std::atoi(text));
+    return static_cast<int>(std::max<uint64_t>(1, test_number("HEDDLE_TEST_SAMPLE", 1)));
   }
   int case_ = 0;
   int ran_ = 0;

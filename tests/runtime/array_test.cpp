@@ -1,4 +1,5 @@
 // Arrays: views, copies, wrapped memory, DLPack.
+#include "helpers.h"
 #include "runtime/dlpack_abi.h"
 
 #include <heddle/heddle.h>
@@ -11,23 +12,14 @@ namespace hd = heddle;
 
 namespace {
 
-using Values = std::vector<float>;
+using hd::test::message;
+using hd::test::Values;
 
 hd::Array iota(std::vector<int64_t> shape) {
   int64_t n = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   Values v(static_cast<size_t>(n));
   std::iota(v.begin(), v.end(), 0.0F);
   return hd::Array::from<float>(std::move(shape), v);
-}
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const hd::Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(Array, HoldsWhatItIsGiven) {

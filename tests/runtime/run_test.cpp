@@ -1,4 +1,6 @@
 // Executables: feeds, outputs, sizes, caches, variables, queues, threads.
+#include "helpers.h"
+
 #include <heddle/heddle.h>
 
 #include <gtest/gtest.h>
@@ -12,38 +14,19 @@ namespace hd = heddle;
 
 namespace {
 
-using Values = std::vector<float>;
+using hd::test::message;
+using hd::test::runtime_device;
+using hd::test::Values;
 
-// HEDDLE_TEST_DEVICE, else the interpreter.
-hd::Device test_device() {
-  const char* name = std::getenv("HEDDLE_TEST_DEVICE");
-  return hd::device(name != nullptr && *name != 0 ? name : "interpreter");
-}
 hd::Array array(std::vector<int64_t> shape, const Values& v) {
   return hd::Array::from<float>(std::move(shape), v);
 }
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const hd::Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-#define EXPECT_MESSAGE(statement, part)                    \
-  do {                                                     \
-    std::string text = message([&] { statement; });        \
-    EXPECT_NE(text.find(part), std::string::npos) << text; \
-  } while (false)
 
 struct AddGraph {
   hd::Graph graph;
   hd::Tensor a = graph.placeholder(hd::f32, {1, 3}, "a");
   hd::Tensor b = graph.placeholder(hd::f32, {2, 1}, "b");
-  hd::Executable add = graph.compile({.feeds = {a, b}, .targets = {a + b}}, test_device());
+  hd::Executable add = graph.compile({.feeds = {a, b}, .targets = {a + b}}, runtime_device());
 };
 
 TEST(Run, AddsWithBroadcasting) {
@@ -99,7 +82,7 @@ TEST(Run, StridedFeedsAndOutputs) {
 TEST(Run, OutputMayBeTheFeed) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {4}, "x");
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, test_device());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, runtime_device());
   hd::Array memory = array({5}, {1, 2, 3, 4, 5});
   e.run_into({memory.slice(0, 0, 4)}, {memory.slice(0, 1, 5)});
   EXPECT_EQ(memory.to_vector<float>(), (Values{1, 2, 4, 6, 8}));
@@ -113,7 +96,7 @@ TEST(Run, TargetsMayBeFeedsConstantsAndRepeated) {
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x");
   hd::Tensor c = graph.constant(array({2}, {7, 8}));
   hd::Tensor y = x + c;
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x, c, y, y}}, test_device());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x, c, y, y}}, runtime_device());
   std::vector<hd::Array> out = e.run({array({2}, {1, 2})});
   EXPECT_EQ(out[0].to_vector<float>(), (Values{1, 2}));
   EXPECT_EQ(out[1].to_vector<float>(), (Values{7, 8}));
@@ -129,7 +112,7 @@ TEST(Run, SymbolicSizesCompileOnce) {
   hd::Tensor index = graph.placeholder(hd::i32, {n}, "index");
   hd::Tensor total = hd::sum(hd::gather(table, index, {.axis = 0}), {.axes = {0}});
   int64_t before = hd::counters().graph_compiles;
-  hd::Executable e = graph.compile({.feeds = {index}, .targets = {total}}, test_device());
+  hd::Executable e = graph.compile({.feeds = {index}, .targets = {total}}, runtime_device());
   Values expected{2, 6, 14, 30};
   for (int32_t size = 1; size <= 4; ++size) {
     std::vector<int32_t> which(static_cast<size_t>(size));
@@ -145,12 +128,13 @@ TEST(Run, SymbolsMustAgree) {
   hd::Graph graph;
   hd::Dim n("n");
   hd::Tensor x = graph.placeholder(hd::f32, {n}, "x"), y = graph.placeholder(hd::f32, {2 * n}, "y");
-  hd::Executable e = graph.compile({.feeds = {x, y}, .targets = {x + 1.0, y * 2.0}}, test_device());
+  hd::Executable e =
+      graph.compile({.feeds = {x, y}, .targets = {x + 1.0, y * 2.0}}, runtime_device());
   EXPECT_EQ(e.run({array({2}, {1, 2}), array({4}, {1, 2, 3, 4})})[1].to_vector<float>(),
             (Values{2, 4, 6, 8}));
   EXPECT_MESSAGE(e.run({array({2}, {1, 2}), array({3}, {1, 2, 3})}),
                  "feed 1 (y): axis 0 of [3] has extent 3");
-  hd::Executable only_y = graph.compile({.feeds = {y}, .targets = {y * 2.0}}, test_device());
+  hd::Executable only_y = graph.compile({.feeds = {y}, .targets = {y * 2.0}}, runtime_device());
   EXPECT_EQ(only_y.run({array({2}, {1, 2})})[0].to_vector<float>(), (Values{2, 4}));
   EXPECT_MESSAGE(only_y.run({array({3}, {1, 2, 3})}), "has extent 3");
   EXPECT_EQ(e.output_types({hd::type(hd::f32, {5}), hd::type(hd::f32, {10})})[0],
@@ -159,7 +143,7 @@ TEST(Run, SymbolsMustAgree) {
 
 // K04: many sizes of one graph hold bounded memory.
 TEST(Run, ManySizesHoldBoundedMemory) {
-  hd::Device device = test_device();
+  hd::Device device = runtime_device();
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {hd::Dim("n")}, "x");
   hd::Tensor y = hd::cumulative_sum(x, {.axis = 0});
@@ -173,7 +157,7 @@ TEST(Run, ManySizesHoldBoundedMemory) {
 // K01: constants are part of what tells executables apart.
 TEST(GraphRun, CachesByContent) {
   hd::Graph graph;
-  hd::Device device = test_device();
+  hd::Device device = runtime_device();
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x");
   for (double low : {0.0, 1e-7, 2e-7}) {
     hd::Tensor y = hd::maximum(x, graph.constant(low, hd::f32));
@@ -199,7 +183,7 @@ TEST(GraphRun, OpenTypesAreSpecialised) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::Type{}, "x");
   hd::Tensor y = x + x;
-  hd::Device device = test_device();
+  hd::Device device = runtime_device();
   EXPECT_EQ(graph.run({{x, array({2}, {1, 2})}}, {y}, {}, device)[0].to_vector<float>(),
             (Values{2, 4}));
   EXPECT_EQ(graph.run({{x, hd::Array::from<int32_t>({1, 1}, {3})}}, {y}, {}, device)[0]
@@ -212,11 +196,11 @@ TEST(GraphRun, OpenTypesAreSpecialised) {
 TEST(Compile, RefusesOtherGraphsAndMissingFeeds) {
   hd::Graph graph, other;
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x"), o = other.placeholder(hd::f32, {2}, "o");
-  EXPECT_MESSAGE(graph.compile({.feeds = {x}, .targets = {o}}, test_device()),
+  EXPECT_MESSAGE(graph.compile({.feeds = {x}, .targets = {o}}, runtime_device()),
                  "target 0 belongs to another graph");
-  EXPECT_MESSAGE(graph.compile({.feeds = {o}, .targets = {x}}, test_device()),
+  EXPECT_MESSAGE(graph.compile({.feeds = {o}, .targets = {x}}, runtime_device()),
                  "feed 0 belongs to another graph");
-  EXPECT_MESSAGE(graph.compile({.feeds = {}, .targets = {x + 1.0}}, test_device()), "x");
+  EXPECT_MESSAGE(graph.compile({.feeds = {}, .targets = {x + 1.0}}, runtime_device()), "x");
 }
 
 TEST(Variables, StatePersistsAndIsShared) {
@@ -259,8 +243,8 @@ TEST(Variables, StateIsByDevice) {
 TEST(Async, CompletionEventsAndOrder) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x");
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x + 1.0}}, test_device());
-  hd::Queue queue(test_device());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x + 1.0}}, runtime_device());
+  hd::Queue queue(runtime_device());
   hd::Event go, done;
   std::promise<Values> result;
   hd::RunOptions options;
@@ -286,7 +270,7 @@ TEST(Async, ErrorsSurfaceOnce) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {1}, "x");
   // The predicate never fails: the run is ended by the memory limit before it starts.
-  hd::Device device = test_device();
+  hd::Device device = runtime_device();
   hd::Tensor y = hd::cumulative_sum(hd::broadcast_to(x, {1 << 20}), {.axis = 0});
   hd::Executable e = graph.compile(
       {.feeds = {x}, .targets = {hd::sum(hd::cumulative_sum(y, {.axis = 0}), {.axes = {0}})}},
@@ -316,8 +300,8 @@ TEST(Async, ErrorsSurfaceOnce) {
 TEST(CommandBuffer, CommitsTogetherInOrder) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {1}, "x");
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, test_device());
-  hd::Queue queue(test_device());
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x * 2.0}}, runtime_device());
+  hd::Queue queue(runtime_device());
   hd::CommandBuffer buffer(queue);
   hd::Array a = array({1}, {3}), b = hd::Array::zeros(hd::f32, {1}),
             c = hd::Array::zeros(hd::f32, {1});
@@ -336,14 +320,14 @@ TEST(Threads, CompileAndRunAtOnce) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {8}, "x");
   hd::Executable shared = graph.compile(
-      {.feeds = {x}, .targets = {hd::cumulative_sum(x * 2.0, {.axis = 0})}}, test_device());
+      {.feeds = {x}, .targets = {hd::cumulative_sum(x * 2.0, {.axis = 0})}}, runtime_device());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       hd::Graph own;
       hd::Tensor y = own.placeholder(hd::f32, {8}, "y");
       hd::Executable e = own.compile(
-          {.feeds = {y}, .targets = {hd::cumulative_sum(y * 2.0, {.axis = 0})}}, test_device());
+          {.feeds = {y}, .targets = {hd::cumulative_sum(y * 2.0, {.axis = 0})}}, runtime_device());
       for (int i = 0; i < 50; ++i) {
         Values v(8, static_cast<float>(t * 50 + i));
         Values a = shared.run({array({8}, v)})[0].to_vector<float>(),
@@ -361,7 +345,7 @@ TEST(Threads, VariableWritersAreOrdered) {
   hd::Tensor v = graph.variable(array({1}, {0}), "v");
   hd::Operation bump = hd::assign(v, hd::read_variable(v) + 1.0);
   hd::Executable e =
-      graph.compile({.feeds = {}, .targets = {}, .operations = {bump}}, test_device());
+      graph.compile({.feeds = {}, .targets = {}, .operations = {bump}}, runtime_device());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
@@ -369,7 +353,7 @@ TEST(Threads, VariableWritersAreOrdered) {
     });
   }
   for (std::thread& t : threads) t.join();
-  EXPECT_EQ(graph.run({}, {hd::read_variable(v)}, {}, test_device())[0].to_vector<float>(),
+  EXPECT_EQ(graph.run({}, {hd::read_variable(v)}, {}, runtime_device())[0].to_vector<float>(),
             Values{200});
 }
 

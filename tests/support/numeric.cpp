@@ -92,14 +92,11 @@ Device test_device() {
   return device("interpreter");
 }
 
-namespace {
-uint64_t number(const char* variable, uint64_t fallback) {
+uint64_t test_number(const char* variable, uint64_t fallback) {
   std::optional<std::string> text = base::env(variable);
   return text ? std::strtoull(text->c_str(), nullptr, 0) : fallback;
 }
-}  // namespace
-
-uint64_t test_seed(uint64_t fallback) { return number("HEDDLE_SEED", fallback); }
-uint64_t test_count(uint64_t fallback) { return number("HEDDLE_TEST_COUNT", fallback); }
+uint64_t test_seed(uint64_t fallback) { return test_number("HEDDLE_SEED", fallback); }
+uint64_t test_count(uint64_t fallback) { return test_number("HEDDLE_TEST_COUNT", fallback); }
 
 }  // namespace heddle::test

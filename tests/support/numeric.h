@@ -66,6 +66,8 @@ std::string difference(const ops::HostTensor& actual, const ops::HostTensor& exp
 // HEDDLE_TEST_DEVICE, else the CPU with compiled kernels where its backend is there, else the
 // interpreter.
 Device test_device();
+// The number that a switch of base/env.cpp holds, else `fallback`.
+uint64_t test_number(const char* variable, uint64_t fallback);
 // HEDDLE_SEED, else `fallback`; printed by the caller.
 uint64_t test_seed(uint64_t fallback);
 // HEDDLE_TEST_COUNT, else `fallback`.

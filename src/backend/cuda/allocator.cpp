@@ -1,6 +1,7 @@
 #include "backend/cuda/allocator.h"
 
 #include "base/check.h"
+#include "target/out_of_memory.h"
 
 #include <algorithm>
 #include <map>
@@ -308,10 +309,7 @@ void Allocator::trim_locked() {
 }
 
 void Allocator::fail(int64_t bytes) {
-  throw DeviceError(base::cat(device_, ": out of memory: requested ", bytes, " bytes, live ",
-                              stats_.live, ", reserved ", stats_.reserved, ", limit ",
-                              stats_.limit == 0 ? "none" : std::to_string(stats_.limit),
-                              ", free on the device ", source_->free_bytes()));
+  target::fail_out_of_memory(device_, bytes, stats_, source_->free_bytes());
 }
 
 }  // namespace heddle::cuda

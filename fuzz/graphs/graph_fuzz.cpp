@@ -1,6 +1,7 @@
 // heddle-fuzz-graphs: random graphs, run fused and unfused on each device, against the judge.
-//   --count N --seed S --device NAME ... --shard I/N --verbose --print SEED
-// Prints the mix of what was made and every failing seed; exit code 1 if one failed.
+//   --count N --seconds S --seed S --device NAME ... --shard I/N --verbose --print SEED
+// Prints the mix of what was made and every failing seed; exit code 1 if one failed. With --seconds
+// it ends by then, with what it has made.
 //   --defect NAME, --defects, --quick-defects
 // Plants one defect (each; each that is found soon) and prints after how many graphs it was found;
 // exit code 1 if one was not found within --count graphs.
@@ -10,10 +11,12 @@
 
 #include <heddle/heddle.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,6 +25,7 @@ namespace {
 
 struct Options {
   uint64_t count = 200, seed = 1, shard = 0, shards = 1;
+  double seconds = std::numeric_limits<double>::infinity();
   std::vector<std::string> devices;
   std::vector<const Defect*> defects;
   bool verbose = false, print = false;
@@ -174,6 +178,8 @@ bool parse(int argc, char** argv, Options& o) {
     ++k;
     if (arg == "--count") {
       o.count = std::strtoull(value, nullptr, 0);
+    } else if (arg == "--seconds") {
+      o.seconds = std::strtod(value, nullptr);
     } else if (arg == "--seed") {
       o.seed = std::strtoull(value, nullptr, 0);
     } else if (arg == "--print") {
@@ -197,24 +203,7 @@ bool parse(int argc, char** argv, Options& o) {
   return true;
 }
 
-int run(int argc, char** argv) {
-  Options o;
-  if (!parse(argc, argv, o)) {
-    std::fprintf(stderr,
-                 "usage: heddle-fuzz-graphs [--count N] [--seed S] [--device NAME]... [--shard "
-                 "I/N] [--verbose] [--print SEED] [--defect NAME]... [--defects] "
-                 "[--quick-defects]\n");
-    return 2;
-  }
-  // Kernels of random graphs never come again.
-  setenv("HEDDLE_CACHE_DIR", "", 1);
-  std::vector<Device> devices;
-  for (const std::string& name : o.devices) devices.push_back(device(name));
-  if (devices.empty()) devices.push_back(test_device());
-  if (!o.defects.empty()) return find_defects(devices, o);
-  Mix mix;
-  std::vector<Way> ways = all_ways(devices);
-  for (uint64_t k = o.shard; k < o.count; k += o.shards) run_seed(o.seed + k, ways, o, mix);
+void print_mix(const Mix& mix, const Options& o) {
   double n = mix.graphs == 0 ? 1 : static_cast<double>(mix.graphs);
   std::printf(
       "seeds %llu..%llu shard %llu/%llu: %.1f operations on average, %.0f%% row programs, %.0f%% "
@@ -227,6 +216,36 @@ int run(int argc, char** argv) {
   std::printf("%llu passed, %llu failed\n",
               static_cast<unsigned long long>(mix.graphs - mix.failures),
               static_cast<unsigned long long>(mix.failures));
+}
+
+int run(int argc, char** argv) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  Options o;
+  if (!parse(argc, argv, o)) {
+    std::fprintf(
+        stderr,
+        "usage: heddle-fuzz-graphs [--count N] [--seconds S] [--seed S] [--device NAME]... "
+        "[--shard I/N] [--verbose] [--print SEED] [--defect NAME]... [--defects] "
+        "[--quick-defects]\n");
+    return 2;
+  }
+  // Kernels of random graphs never come again.
+  setenv("HEDDLE_CACHE_DIR", "", 1);
+  std::vector<Device> devices;
+  for (const std::string& name : o.devices) devices.push_back(device(name));
+  if (devices.empty()) devices.push_back(test_device());
+  if (!o.defects.empty()) return find_defects(devices, o);
+  Mix mix;
+  std::vector<Way> ways = all_ways(devices);
+  for (uint64_t k = o.shard; k < o.count; k += o.shards) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() > o.seconds) {
+      o.count = k;
+      break;
+    }
+    run_seed(o.seed + k, ways, o, mix);
+  }
+  print_mix(mix, o);
   return mix.failures == 0 ? 0 : 1;
 }
 

@@ -1,9 +1,9 @@
 """Makes a folder that runs on another machine without building there.
 
-pack.py --build DIR --out DIR --env DIR [--with-cpu] [--tests A,B] [--tar]
+pack.py --build DIR --out DIR --env DIR [--with-cpu] [--tests A,B] [--kernels N] [--tar]
 
 bin/, lib/, tests/, bench/, fuzz/ with stripped files whose library path is relative, the shared libraries that the other
-machine may lack, the test data, the kernel cache if there is one, and a script `run`.
+machine may lack, the test data, the kernels compiled beforehand, and a script `run`.
 """
 
 import argparse
@@ -24,7 +24,11 @@ RUN = """#!/usr/bin/env bash
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # Kernels compiled beforehand; a cache of one's own is used if it is set.
-if [ -z "${HEDDLE_CACHE_DIR:-}" ] && [ -d "$here/kernels" ]; then export HEDDLE_CACHE_DIR=$here/kernels; fi
+if [ -z "${HEDDLE_CACHE_DIR:-}" ] && [ -f "$here/kernels.tar.xz" ]; then
+  [ -d "$here/kernels" ] || python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
+    "$here/kernels.tar.xz" "$here"
+  export HEDDLE_CACHE_DIR=$here/kernels
+fi
 export HEDDLE_TEST_DATA=$here/tests/data HEDDLE_PHOTOS=$here/photos HEDDLE_CLI=$here/bin/heddle
 command=${1:-}; shift || true
 case $command in
@@ -113,7 +117,6 @@ def copy_data(root: pathlib.Path, out: pathlib.Path):
     for source, target in (
         (root / "tests" / "data", "tests/data"),
         (root / ".cache" / "photos", "photos"),
-        (pathlib.Path(os.environ.get("HEDDLE_CACHE_DIR", root / ".cache" / "kernels")), "kernels"),
     ):
         if source.is_dir():
             shutil.copytree(source, out / target)
@@ -122,6 +125,34 @@ def copy_data(root: pathlib.Path, out: pathlib.Path):
     run = out / "run"
     run.write_text(RUN)
     run.chmod(0o755)
+
+
+def compile_kernels(build: pathlib.Path, out: pathlib.Path, sample: int):
+    """kernels.tar.xz: what the benchmarks, and the tests with each sample-th case of the operation matrix, ask an H200 for.
+
+    They run on a driver without a device (tests/stub_driver), which writes no results: that they fail says nothing.
+    """
+    cache = out / "kernels"
+    env = dict(
+        os.environ,
+        HEDDLE_CUDA_DRIVER=str((build / "tests" / "libstub_driver.so").resolve()),
+        HEDDLE_CACHE_DIR=str(cache),
+        HEDDLE_TEST_SAMPLE=str(sample),
+        HEDDLE_WAIT_LIMIT="5",
+    )
+    tests = [sys.executable, out / "tools" / "run_tests.py", "--build", build, "--device", "cuda", "--timeout", "600"]
+    for command in (
+        [build / "bench" / "heddle-bench", "--device", "cuda", "--seconds", "0.001"],
+        [*tests, "--area", "matrix", "--area", "plan", "--area", "runtime"],
+    ):
+        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    count = sum(1 for p in cache.rglob("*") if p.is_file())
+    if count == 0:
+        sys.exit("pack: no kernel was compiled; is this a build with the CUDA backend and tests?")
+    with tarfile.open(out / "kernels.tar.xz", "w:xz", preset=3) as tar:
+        tar.add(cache, arcname="kernels")
+    shutil.rmtree(cache)
+    print(f"{count} kernels compiled")
 
 
 def megabytes(paths) -> float:
@@ -135,6 +166,7 @@ def main() -> int:
     parser.add_argument("--env", type=pathlib.Path, required=True)
     parser.add_argument("--with-cpu", action="store_true", help="the CPU backend too, with LLVM and oneDNN inside")
     parser.add_argument("--tests", default="", help="only these test binaries, separated by commas")
+    parser.add_argument("--kernels", type=int, default=10, metavar="N", help="compile each N-th case's; 0: none")
     parser.add_argument("--tar", action="store_true", help="also OUT.tar.xz")
     args = parser.parse_args()
 
@@ -146,6 +178,8 @@ def main() -> int:
     for path in [p for p in out.rglob("*") if is_elf(p)]:
         relative_rpath(path)
     copy_data(pathlib.Path(__file__).resolve().parent.parent, out)
+    if args.kernels:
+        compile_kernels(args.build, out, args.kernels)
 
     size = megabytes(p for p in out.rglob("*") if p.is_file())
     print(f"{args.out}: {size:.1f} MB")

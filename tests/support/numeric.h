@@ -53,6 +53,9 @@ using ops::epsilon;
 
 struct Tolerance {
   double relative = 0, absolute = 0;
+  // Complex values of a function with poles: next to one of order 1 the rounding of the argument
+  // grows with the value's modulus.
+  bool poles = false;
 };
 // `length`: how many terms were folded into a result; `scale`: their largest magnitude. Elementary
 // functions promise 2 ULP, composites a few of them.

@@ -126,12 +126,17 @@ const char* hd_version(void) { return HEDDLE_VERSION_STRING; }
 const char* hd_last_error(void) { return last_error.c_str(); }
 
 int hd_graph_create(hd_graph** graph) {
-  return guarded([&] { *given(graph, "graph") = new hd_graph; });
+  return guarded([&] {
+    given(graph, "graph");  // first: what is made is the caller's only once it is written there
+    *graph = new hd_graph;
+  });
 }
 
 int hd_graph_from_text(const char* text, hd_graph** graph) {
-  return guarded(
-      [&] { *given(graph, "graph") = new hd_graph{Graph::from_text(given(text, "text"))}; });
+  return guarded([&] {
+    given(graph, "graph");
+    *graph = new hd_graph{Graph::from_text(given(text, "text"))};
+  });
 }
 
 int hd_graph_to_text(const hd_graph* graph, char* text, size_t capacity, size_t* needed) {
@@ -220,7 +225,8 @@ int hd_graph_compile(hd_graph* graph, const hd_tensor* feeds, size_t feed_count,
     for (size_t i = 0; i < target_count; ++i)
       spec.targets.push_back(tensor_of(graph, given(targets, "targets")[i], "compile"));
     Device device = device_name != nullptr ? heddle::device(device_name) : default_device();
-    *given(executable, "executable") = new hd_executable{graph->graph.compile(spec, device)};
+    given(executable, "executable");
+    *executable = new hd_executable{graph->graph.compile(spec, device)};
   });
 }
 

@@ -62,6 +62,8 @@ TEST(C, SaysWhatIsWrong) {
   hd_executable* e = nullptr;
   EXPECT_EQ(hd_graph_compile(g, nullptr, 0, nullptr, 0, "abacus", &e), HD_UNSUPPORTED_ERROR);
   EXPECT_EQ(hd_graph_create(nullptr), HD_GRAPH_ERROR);
+  EXPECT_EQ(hd_graph_from_text("", nullptr), HD_GRAPH_ERROR);
+  EXPECT_EQ(hd_graph_compile(g, nullptr, 0, nullptr, 0, "interpreter", nullptr), HD_GRAPH_ERROR);
   hd_graph_destroy(g);
 }
 

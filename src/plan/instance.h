@@ -34,7 +34,7 @@ class Instance {
   void set_output(size_t index, void* pointer) { set(plan_.outputs[index].slot, pointer); }
   void* pointer(SlotId slot) const { return table_[slot]; }
 
-  // Gives the work to the stream: in order, or as a device graph from the second run on.
+  // Gives the work to the stream: in order, or as a device graph from the third run on.
   void execute(target::Stream& stream);
 
   // For validation: the steps of the top level one by one.
@@ -42,6 +42,7 @@ class Instance {
 
  private:
   friend class Executor;
+  friend class InstancePool;
   void set(SlotId slot, void* pointer) {
     if (table_[slot] == pointer) return;
     move(slot, pointer);
@@ -63,12 +64,15 @@ class Instance {
       positions_;  // where inputs and outputs stand in args_, sorted
   std::unique_ptr<target::Recording> recording_;
   bool recording_failed_ = false;
-  bool changed_ = true;  // pointers moved since the recording
-  int64_t runs_ = 0;
+  bool changed_ = true;                                      // pointers moved since the recording
+  int64_t runs_ = 0, failed_updates_ = 0;                    // the latter in a row
+  std::vector<std::unique_ptr<target::Recording>> retired_;  // work may still use them
 };
 
-// Idle instances of a plan, bounded by count. They hold addresses and recordings; their arenas are
-// back in the device's pool.
+// Instances of a plan that no thread prepares a run on. Idle ones, bounded by count, hold addresses
+// and recordings; their arenas are back in the device's pool. Those in flight are used by runs that
+// a stream has not finished; the next run on the same stream comes after those and takes the same
+// one with its arena, so that runs one behind the other need no more than one.
 class InstancePool {
  public:
   ~InstancePool();
@@ -79,14 +83,28 @@ class InstancePool {
     return std::unique_ptr<Instance>(hot_.exchange(nullptr, std::memory_order_acquire));
   }
   void give(std::unique_ptr<Instance> instance);
+  // In flight on this stream: one run more uses it. Null where there is none.
+  Instance* join(const Layout& layout, const target::Stream& stream);
+  bool in_flight(const Layout& layout, const target::Stream& stream) const;
+  // The first run that uses it on this stream.
+  Instance* fly(std::unique_ptr<Instance> instance, const target::Stream& stream);
+  // A run is done. The last one makes it idle, or destroys it where any has failed.
+  void land(Instance* instance, bool failed) noexcept;
   void clear();
 
  private:
   static constexpr size_t kLimit = 8;
+  struct Flight {
+    std::unique_ptr<Instance> instance;
+    const target::Stream* stream = nullptr;
+    int64_t runs = 0;
+    bool failed = false;
+  };
   std::unique_ptr<Instance> park(std::unique_ptr<Instance> instance);  // under the lock
   std::atomic<Instance*> hot_{nullptr};  // the one that ran last: taken without a lock
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Instance>> idle_;
+  std::vector<Flight> flights_;  // a few, one an executable size and stream at work
 };
 
 }  // namespace heddle::plan

@@ -68,7 +68,12 @@ Job make_job(const std::shared_ptr<Run>& run) {
   Job job;
   job.start = [run](target::Stream& stream) { run->start(stream); };
   job.finish = [run](std::exception_ptr) { run->finish(); };
-  job.ahead_bytes = run->ahead_bytes();
+  if (!run->on_host()) {
+    run->share_instance();
+    job.ahead_bytes = [run](const target::Stream& stream) { return run->ahead_bytes(stream); };
+    job.alone = run->alone();
+    job.held_bytes = run->held_bytes();
+  }
   return job;
 }
 

@@ -60,9 +60,15 @@ class Run {
   const std::vector<Array>& outputs() const { return outputs_; }
   void start(target::Stream& stream);
   void finish();
-  // Bytes that it takes of the device while it runs, where it can be given to the stream behind
-  // runs that are not done: kernels and calls alone, on packed memory of the device.
-  std::optional<int64_t> ahead_bytes() const;
+  // In a queue: the next run on the stream may use what this one has prepared.
+  bool on_host() const { return impl_->on_host; }
+  void share_instance() { shared_ = true; }
+  // Cannot be given to the stream behind runs that are not done: whatever is more than kernels and
+  // calls on packed memory of the device.
+  bool alone() const;
+  // Of the device, besides what runs in flight on the stream have.
+  int64_t ahead_bytes(const target::Stream& stream) const;
+  int64_t held_bytes() const;  // of feeds, results and the arena
 
  private:
   void check_outputs();
@@ -70,6 +76,7 @@ class Run {
   void start_judge();
   void start_plan(target::Stream& stream);
   void execute(target::Stream& stream);
+  void drop_instance(target::Stream& stream);
   void take_instance(target::Stream& stream);
 
   std::shared_ptr<const Executable::Impl> impl_;
@@ -77,8 +84,9 @@ class Run {
   std::vector<Array> staged_inputs_,
       staged_outputs_;  // packed, on the device; invalid where not needed
   std::shared_ptr<const plan::Layout> layout_;
-  std::unique_ptr<plan::Instance> instance_;
-  bool entered_ = false;
+  plan::Instance* instance_ = nullptr;
+  std::unique_ptr<plan::Instance> own_;  // null: instance_ is the pool's, in flight
+  bool entered_ = false, shared_ = false;
 };
 
 // The warm path on host devices: sizes that ran last, packed feeds, nothing staged. Nothing is

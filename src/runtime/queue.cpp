@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 namespace heddle {
 
@@ -56,6 +57,7 @@ void Worker::submit(std::function<void()> job) {
     if (!thread_) {
       process_.store(getpid(), std::memory_order_release);
       thread_ = std::make_unique<std::thread>([core = core_] { loop(core); });
+      thread_id_.store(thread_->get_id());
     }
   }
   core_->changed.notify_all();
@@ -63,8 +65,8 @@ void Worker::submit(std::function<void()> job) {
 
 void Worker::wait() const {
   check_lost();
+  if (is_this_thread() || pending() == 0) return;  // a completion handler
   std::unique_lock lock(core_->mutex);
-  if (thread_ && thread_->get_id() == std::this_thread::get_id()) return;  // a completion handler
   core_->changed.wait(lock, [&] { return core_->pending.load() == 0; });
 }
 
@@ -157,7 +159,7 @@ std::shared_ptr<Queue::State> Queue::State::make(runtime::DeviceContext& context
   auto state = std::make_shared<State>(context, std::move(stream), is_wrapped);
   State* raw = state.get();
   return {raw, [state](State*) {
-            if (!state->lost()) state->worker.wait();
+            if (!state->lost()) state->wait_for_jobs();
           }};
 }
 
@@ -168,34 +170,9 @@ Queue::State::~State() {
   }
 }
 
-void Queue::State::keep(std::exception_ptr error) {
+void Queue::State::keep(const std::exception_ptr& error) {
   std::lock_guard lock(error_mutex_);
-  if (!error_) error_ = std::move(error);
-}
-
-void Queue::State::start(runtime::Job& job, std::exception_ptr& error) {
-  try {
-    for (const auto& [event, value] : job.wait_for) event.state()->wait_value(value);
-    std::lock_guard lock(use_);
-    if (job.start) job.start(*stream);
-  } catch (...) {
-    error = std::current_exception();
-  }
-}
-
-void Queue::State::finish(runtime::Job& job, std::exception_ptr error) {
-  try {
-    stream->synchronize();
-  } catch (...) {
-    if (!error) error = std::current_exception();
-  }
-  for (const auto& [event, value] : job.signal) event.state()->signal(value, error);
-  try {
-    if (job.finish) job.finish(error);
-  } catch (...) {
-    if (!error) error = std::current_exception();
-  }
-  if (error) keep(error);
+  if (!error_) error_ = error;
 }
 
 void Queue::State::submit(std::vector<runtime::Job> jobs) {
@@ -203,65 +180,199 @@ void Queue::State::submit(std::vector<runtime::Job> jobs) {
 }
 
 // Behind work that is not done: a few, so that what is in flight stays bounded.
-bool Queue::State::may_start(const runtime::Job& job) const {
-  constexpr int64_t kJobs = 32, kBytes = int64_t{256} << 20;
-  int64_t pending = worker.pending();
-  if (pending == 0) return true;
-  return job.ahead_bytes && unstarted_.load() == 0 && awaited_.load() == 0 && pending < kJobs &&
-         ahead_bytes_.load() + *job.ahead_bytes <= kBytes;
+bool Queue::State::room_for(const runtime::Job& job) const {
+  constexpr int64_t kJobs = 64, kBytes = int64_t{256} << 20;
+  int64_t jobs = in_flight_.load(std::memory_order_acquire);
+  if (jobs == 0) return true;
+  if (job.alone || jobs >= kJobs) return false;
+  return !job.ahead_bytes || ahead_bytes_.load() + job.ahead_bytes(*stream) <= kBytes;
 }
 
-// Devices with streams of their own get the work at once where nothing has to be waited for; it is
-// finished elsewhere.
-void Queue::State::submit(runtime::Job given) {
-  auto job = std::make_shared<runtime::Job>(std::move(given));
-  bool ready = !stream_is_host() && (wrapped || may_start(*job));
-  for (const auto& [event, value] : job->wait_for)
-    ready &= wrapped || event.state()->reached(value);
-  if (ready) {
-    auto error = std::make_shared<std::exception_ptr>();
-    int64_t bytes = job->ahead_bytes.value_or(0);
-    int64_t awaited = job->awaited || !job->signal.empty() ? 1 : 0;
-    ahead_bytes_ += bytes;
-    awaited_ += awaited;
-    start(*job, *error);
-    worker.submit([self = shared_from_this(), job, error, bytes, awaited] {
-      self->finish(*job, *error);
-      self->ahead_bytes_ -= bytes;
-      self->awaited_ -= awaited;
-    });
+// Work for devices with streams of their own, where nothing has to be waited for. A caller's stream
+// gets it in any case.
+bool Queue::State::may_start(const runtime::Job& job) const {
+  if (context.device()->host_memory()) return false;
+  if (wrapped) return true;
+  if (unstarted_.load() != 0 || !room_for(job)) return false;
+  return std::all_of(job.wait_for.begin(), job.wait_for.end(),
+                     [](const auto& e) { return e.first.state()->reached(e.second); });
+}
+
+// What can start does so here, and costs no other thread anything unless its end is awaited.
+void Queue::State::submit(runtime::Job job) {
+  std::lock_guard lock(submitting_);
+  job.awaited |= job.alone || !job.signal.empty();
+  if (may_start(job)) {
+    bool awaited = job.awaited;
+    Given given = give(std::move(job));
+    if (awaited) {
+      worker.submit([self = shared_from_this(), ticket = given.ticket,
+                     mark = std::shared_ptr<target::Mark>(stream->mark())] {
+        self->settle_awaited(ticket, self->wait_for_work(mark.get()));
+      });
+    } else if (given.sweep) {
+      worker.submit([self = shared_from_this()] { self->sweep(); });
+    }
     return;
   }
   ++unstarted_;
-  worker.submit([self = shared_from_this(), job] {
-    std::exception_ptr error;
-    self->start(*job, error);
-    // What is told of its end, or takes much of the device, holds those behind it back until then.
-    bool alone = !job->ahead_bytes || job->awaited || !job->signal.empty();
-    if (!alone) --self->unstarted_;
-    self->finish(*job, error);
-    if (alone) --self->unstarted_;
+  worker.submit([self = shared_from_this(), kept = std::make_shared<runtime::Job>(std::move(job))] {
+    self->give_in_turn(std::move(*kept));
   });
 }
 
-bool Queue::State::stream_is_host() const { return context.device()->host_memory(); }
+std::exception_ptr Queue::State::start(runtime::Job& job) {
+  try {
+    for (const auto& [event, value] : job.wait_for) event.state()->wait_value(value);
+    std::lock_guard lock(use_);
+    if (job.start) job.start(*stream);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+Queue::State::Given Queue::State::give(runtime::Job job) {
+  Flight flight{std::move(job), nullptr, 0, 0};
+  if (flight.job.ahead_bytes) flight.bytes = flight.job.ahead_bytes(*stream);
+  flight.error = start(flight.job);
+  std::lock_guard lock(flights_mutex_);
+  Given given{flight.ticket = ++tickets_, false};
+  held_bytes_ += flight.job.held_bytes;
+  ahead_bytes_ += flight.bytes;
+  in_flight_.fetch_add(1, std::memory_order_release);
+  flights_.push_back(std::move(flight));
+  if (!sweeping_ && much_in_flight()) given.sweep = sweeping_ = true;
+  return given;
+}
+
+// On the worker's thread.
+void Queue::State::give_in_turn(runtime::Job job) {
+  bool host = context.device()->host_memory(), wait = host || job.awaited;
+  if (!host && !room_for(job)) settle(last_ticket(), wait_for_work(nullptr));
+  Given given = give(std::move(job));
+  // What is awaited holds those behind it back: its end is told of by this thread.
+  if (wait) settle_awaited(given.ticket, wait_for_work(nullptr));
+  --unstarted_;
+  if (given.sweep) sweep();
+}
+
+// Until what was given before the mark is done; where there is none, everything.
+std::exception_ptr Queue::State::wait_for_work(target::Mark* mark) const {
+  try {
+    if (mark != nullptr) {
+      mark->wait();
+    } else {
+      stream->synchronize();
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+int64_t Queue::State::last_ticket() {
+  std::lock_guard lock(flights_mutex_);
+  return tickets_;
+}
+
+void Queue::State::finish(Flight& flight, const std::exception_ptr& error) {
+  std::exception_ptr first = flight.error ? flight.error : error;
+  for (const auto& [event, value] : flight.job.signal) event.state()->signal(value, first);
+  try {
+    if (flight.job.finish) flight.job.finish(first);
+  } catch (...) {
+    if (!first) first = std::current_exception();
+  }
+  if (first) keep(first);
+}
+
+// Finishes jobs up to a ticket that nobody awaits. `error`: of their work.
+void Queue::State::settle(int64_t ticket, const std::exception_ptr& error) {
+  std::vector<Flight> done;  // goes after the lock: what they keep may be a caller's
+  std::lock_guard settling(settling_);
+  {
+    std::lock_guard lock(flights_mutex_);
+    auto first = std::stable_partition(flights_.begin(), flights_.end(), [&](const Flight& f) {
+      return f.ticket > ticket || f.job.awaited;
+    });
+    done.assign(std::make_move_iterator(first), std::make_move_iterator(flights_.end()));
+    flights_.erase(first, flights_.end());
+    for (const Flight& f : done) held_bytes_ -= f.job.held_bytes;
+  }
+  for (Flight& f : done) {
+    finish(f, error);
+    ahead_bytes_ -= f.bytes;
+    in_flight_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+// On the worker's thread: those before it, then the one whose end is awaited.
+void Queue::State::settle_awaited(int64_t ticket, const std::exception_ptr& error) {
+  settle(ticket, error);
+  Flight flight;
+  {
+    std::lock_guard lock(flights_mutex_);
+    auto it = std::find_if(flights_.begin(), flights_.end(),
+                           [&](const Flight& f) { return f.ticket == ticket; });
+    if (it == flights_.end()) return;  // on a host nothing is awaited in particular
+    held_bytes_ -= it->job.held_bytes;
+    flight = std::move(*it);
+    flights_.erase(it);
+  }
+  finish(flight, error);
+  flight.job = {};  // what it keeps goes before a waiter wakes
+  ahead_bytes_ -= flight.bytes;
+  in_flight_.fetch_sub(1, std::memory_order_release);
+}
+
+bool Queue::State::much_in_flight() const {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  constexpr size_t kJobs = 32;
+  return held_bytes_ > kBytes || flights_.size() >= kJobs;
+}
+
+// On the worker's thread: what is done need not be kept until somebody waits.
+void Queue::State::sweep() {
+  int64_t ticket = last_ticket();
+  std::unique_ptr<target::Mark> mark = stream->mark();
+  settle(ticket, wait_for_work(mark.get()));
+  {
+    std::lock_guard lock(flights_mutex_);
+    sweeping_ = much_in_flight();
+    if (!sweeping_) return;
+  }
+  worker.submit([self = shared_from_this()] { self->sweep(); });
+}
 
 void Queue::State::run_now(const std::function<void(target::Stream&)>& f) {
-  worker.wait();
+  wait_for_jobs();
   std::lock_guard lock(use_);
   f(*stream);
 }
 
+void Queue::State::wait_for_jobs() {
+  worker.wait();
+  if (in_flight_.load(std::memory_order_acquire) != 0) synchronize();
+}
+
+void Queue::State::synchronize() {
+  int64_t ticket = last_ticket();
+  std::exception_ptr error = wait_for_work(nullptr);
+  // In a completion handler nothing is finished: its thread is the one that does so.
+  if (!worker.is_this_thread()) settle(ticket, error);
+  if (error) keep(error);
+}
+
 void Queue::State::wait() {
   worker.wait();
+  synchronize();
   std::exception_ptr error;
   {
     std::lock_guard lock(error_mutex_);
     std::swap(error, error_);
   }
   if (error) std::rethrow_exception(error);
-  std::lock_guard lock(use_);
-  stream->synchronize();
 }
 
 Queue::Queue(const heddle::Device& device) {

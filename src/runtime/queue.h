@@ -32,6 +32,7 @@ class Worker {
   void submit(std::function<void()> job);
   void wait() const;  // until every job so far is done
   bool lost() const;  // its thread stayed in the process that this one was forked from
+  bool is_this_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
   int64_t pending() const { return core_->pending.load(std::memory_order_acquire); }
 
  private:
@@ -50,6 +51,7 @@ class Worker {
   std::shared_ptr<Core> core_ = std::make_shared<Core>();
   std::unique_ptr<std::thread> thread_;  // null: not begun
   std::atomic<pid_t> process_{0};        // that has the thread; 0: none yet
+  std::atomic<std::thread::id> thread_id_{};
 };
 
 // One run as a queue sees it. `start` gives the work to the stream; `finish` is called once when it
@@ -58,9 +60,12 @@ struct Job {
   std::function<void(target::Stream&)> start;
   std::function<void(std::exception_ptr)> finish;
   std::vector<std::pair<Event, uint64_t>> wait_for, signal;
-  // What it takes of the device, where it can start behind work that is not done.
-  std::optional<int64_t> ahead_bytes;
-  bool awaited = false;  // somebody is told of its end: nothing that may delay it starts before
+  // Bytes that it takes of the device besides those of work on this stream that is not done; null:
+  // 0.
+  std::function<int64_t(const target::Stream&)> ahead_bytes;
+  bool alone = false;      // starts when all before it is finished
+  bool awaited = false;    // `finish` is to follow the end of the work at once
+  int64_t held_bytes = 0;  // of what it keeps alive
 };
 
 }  // namespace runtime
@@ -92,9 +97,10 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   void submit(runtime::Job job);
   // Waits for everything given before, then calls f on this thread.
   void run_now(const std::function<void(target::Stream&)>& f);
-  void wait();                                   // rethrows the first error since the last wait
-  void wait_for_jobs() const { worker.wait(); }  // their errors stay for wait()
-  int64_t pending() const { return worker.pending(); }
+  void wait();           // rethrows the first error since the last wait
+  void wait_for_jobs();  // their errors stay for wait()
+  // Jobs that are not finished.
+  int64_t pending() const { return worker.pending() + in_flight_.load(std::memory_order_acquire); }
   bool lost() const { return worker.lost(); }
 
   runtime::DeviceContext& context;
@@ -102,18 +108,45 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   bool wrapped;  // a caller's stream: work is given to it before submit() returns
 
  private:
-  bool stream_is_host() const;
-  void start(runtime::Job& job, std::exception_ptr& error);
-  void finish(runtime::Job& job, std::exception_ptr error);
-  bool may_start(const runtime::Job& job) const;
-  void keep(std::exception_ptr error);
+  // A job that the stream has and that is not finished.
+  struct Flight {
+    runtime::Job job;
+    std::exception_ptr error;  // of its start
+    int64_t ticket = 0, bytes = 0;
+  };
+  struct Given {
+    int64_t ticket = 0;
+    bool sweep = false;  // much is in flight: the worker's thread is to let go of what is done
+  };
 
-  std::mutex use_;  // one thread at a time gives work to the stream
+  bool may_start(const runtime::Job& job) const;
+  bool room_for(const runtime::Job& job) const;
+  std::exception_ptr start(runtime::Job& job);
+  Given give(runtime::Job job);
+  void give_in_turn(runtime::Job job);
+  std::exception_ptr wait_for_work(target::Mark* mark) const;
+  int64_t last_ticket();
+  void settle(int64_t ticket, const std::exception_ptr& error);
+  void settle_awaited(int64_t ticket, const std::exception_ptr& error);
+  void finish(Flight& flight, const std::exception_ptr& error);
+  void sweep();
+  void synchronize();
+  bool much_in_flight() const;
+  void keep(const std::exception_ptr& error);
+
+  std::mutex submitting_;  // jobs come one after another
+  std::mutex use_;         // one thread at a time gives work to the stream
   std::mutex error_mutex_;
   std::exception_ptr error_;
-  // Jobs that only the worker's thread will start; bytes of those that have started and are not
-  // done; how many of them somebody is told of.
-  std::atomic<int64_t> unstarted_{0}, ahead_bytes_{0}, awaited_{0};
+  std::atomic<int64_t> unstarted_{0};  // jobs that the worker's thread will start
+  // In order. The worker's thread finishes those that are awaited; whoever waits, or a sweep,
+  // finishes the others.
+  std::mutex flights_mutex_;
+  std::deque<Flight> flights_;
+  int64_t tickets_ = 0, held_bytes_ = 0;
+  bool sweeping_ = false;
+  std::atomic<int64_t> in_flight_{0}, ahead_bytes_{0};
+  std::mutex settling_;    // while jobs that nobody awaits are finished
   runtime::Worker worker;  // last: ends first
 };
 

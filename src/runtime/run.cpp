@@ -54,6 +54,17 @@ std::vector<int64_t> check_inputs(const Plan& plan, const std::vector<Array>& in
   return plan::bind_symbols(plan, shapes);
 }
 
+// Nothing to complain of in feeds of these sizes.
+bool have_shapes(const Plan& plan, const Layout& layout, const std::vector<Array>& inputs) {
+  if (inputs.size() != plan.inputs.size()) return false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Array& a = inputs[i];
+    if (!a.valid() || a.dtype() != plan.inputs[i].type.dtype || a.shape() != layout.input_shapes[i])
+      return false;
+  }
+  return true;
+}
+
 struct Range {
   const std::byte *begin, *end;
   bool meets(const Range& o) const { return begin < o.end && o.begin < end; }
@@ -109,8 +120,12 @@ Run::Run(std::shared_ptr<const Executable::Impl> impl, std::vector<Array> inputs
          std::vector<Array> outputs)
     : impl_(std::move(impl)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {
   const Plan& plan = *impl_->plan;
-  std::vector<int64_t> symbols = check_inputs(plan, inputs_);
-  layout_ = impl_->fixed ? impl_->fixed : impl_->layouts.get(plan, symbols);
+  if (impl_->fixed && have_shapes(plan, *impl_->fixed, inputs_)) {
+    layout_ = impl_->fixed;
+  } else {
+    std::vector<int64_t> symbols = check_inputs(plan, inputs_);
+    layout_ = impl_->fixed ? impl_->fixed : impl_->layouts.get(plan, symbols);
+  }
   if (outputs_.empty() && !plan.outputs.empty()) {
     Device device(impl_->device);
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
@@ -124,7 +139,7 @@ Run::Run(std::shared_ptr<const Executable::Impl> impl, std::vector<Array> inputs
 }
 
 Run::~Run() {
-  if (!instance_ && !entered_) return;
+  if (instance_ == nullptr && !entered_) return;
   try {
     finish();
   } catch (...) {  // the run has failed before and said so; nobody is left to tell
@@ -139,13 +154,15 @@ void Run::check_outputs() {
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Array& a = outputs_[i];
-    std::string expected =
-        base::cat(name(plan.outputs[i].type.dtype), show(layout_->output_shapes[i]));
+    auto expected = [&] {
+      return base::cat(name(plan.outputs[i].type.dtype), show(layout_->output_shapes[i]));
+    };
     if (!a.valid())
       throw GraphError(
-          base::cat("run: output ", i, ": the array holds no memory, expected ", expected));
+          base::cat("run: output ", i, ": the array holds no memory, expected ", expected()));
     if (a.dtype() != plan.outputs[i].type.dtype || a.shape() != layout_->output_shapes[i]) {
-      throw GraphError(base::cat("run: output ", i, ": given ", show(a), ", expected ", expected));
+      throw GraphError(
+          base::cat("run: output ", i, ": given ", show(a), ", expected ", expected()));
     }
     for (size_t k = 0; k < a.shape().size(); ++k) {
       if (a.size() > 0 && a.strides()[k] == 0 && a.shape()[k] > 1) {
@@ -181,20 +198,32 @@ void Run::decide_staging() {
   }
 }
 
-std::optional<int64_t> Run::ahead_bytes() const {
-  if (impl_->judged || impl_->state || impl_->validate) return std::nullopt;
+bool Run::alone() const {
+  if (impl_->judged || impl_->state || impl_->validate) return true;
   for (const Array& in : inputs_) {
-    if (!usable(in, *impl_->device)) return std::nullopt;
+    if (!usable(in, *impl_->device)) return true;
   }
   for (const Array& out : staged_outputs_) {
-    if (out.valid()) return std::nullopt;
+    if (out.valid()) return true;
   }
-  for (const plan::Step& s : impl_->plan->steps) {
-    if (s.kind == plan::StepKind::cond || s.kind == plan::StepKind::while_loop ||
-        s.kind == plan::StepKind::for_loop)
-      return std::nullopt;
+  const std::vector<plan::Step>& steps = impl_->plan->steps;
+  return std::any_of(steps.begin(), steps.end(), [](const plan::Step& s) {
+    return s.kind == plan::StepKind::cond || s.kind == plan::StepKind::while_loop ||
+           s.kind == plan::StepKind::for_loop;
+  });
+}
+
+int64_t Run::ahead_bytes(const target::Stream& stream) const {
+  bool has = layout_->arena_bytes == 0 || impl_->instances.in_flight(*layout_, stream);
+  return has ? 0 : layout_->arena_bytes;
+}
+
+int64_t Run::held_bytes() const {
+  int64_t bytes = layout_->arena_bytes;
+  for (const auto* arrays : {&inputs_, &outputs_}) {
+    for (const Array& a : *arrays) bytes += a.storage()->bytes;
   }
-  return layout_->arena_bytes;
+  return bytes;
 }
 
 void Run::start(target::Stream& stream) {
@@ -218,10 +247,24 @@ void Run::start_judge() {
 }
 
 void Run::take_instance(target::Stream& stream) {
-  instance_ = impl_->instances.take(*layout_);
-  if (!instance_)
-    instance_ = std::make_unique<plan::Instance>(*impl_->plan, layout_, impl_->resources);
-  attach(*impl_, *instance_, stream);
+  if (shared_) instance_ = impl_->instances.join(*layout_, stream);
+  if (instance_ != nullptr) return;
+  own_ = impl_->instances.take(*layout_);
+  if (!own_) own_ = std::make_unique<plan::Instance>(*impl_->plan, layout_, impl_->resources);
+  instance_ = own_.get();
+  attach(*impl_, *own_, stream);
+}
+
+// After a failure its state is unknown: work may still use it, so it goes after that, and not back
+// to the pool.
+void Run::drop_instance(target::Stream& stream) {
+  try {
+    stream.synchronize();
+  } catch (const std::exception&) {  // the first error is the one that is reported
+  }
+  if (!own_) impl_->instances.land(instance_, true);
+  own_.reset();
+  instance_ = nullptr;
 }
 
 void Run::start_plan(target::Stream& stream) {
@@ -274,18 +317,19 @@ void Run::execute(target::Stream& stream) {
       instance_->execute(stream);
     }
   } catch (...) {
-    // Its state is unknown: work may still use it, so it goes after that, and not back to the pool.
-    try {
-      stream.synchronize();
-    } catch (const std::exception&) {  // the first error is the one that is reported
-    }
-    instance_.reset();
+    drop_instance(stream);
     throw;
   }
+  if (shared_ && own_) instance_ = impl_->instances.fly(std::move(own_), stream);
 }
 
 void Run::finish() {
-  if (instance_) impl_->instances.give(std::move(instance_));
+  if (own_) {
+    impl_->instances.give(std::move(own_));
+  } else if (instance_ != nullptr) {
+    impl_->instances.land(instance_, false);
+  }
+  instance_ = nullptr;
   if (entered_) {
     impl_->state->gate().leave(impl_->writes);
     entered_ = false;

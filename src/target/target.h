@@ -104,6 +104,13 @@ class Recording {
   virtual ~Recording() = default;
 };
 
+// A point in the work of a stream. Not used after the stream has gone.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  virtual void wait() = 0;  // rethrows DeviceError of the work before it
+};
+
 class Stream {  // work in order
  public:
   virtual ~Stream() = default;
@@ -111,7 +118,9 @@ class Stream {  // work in order
   virtual void copy_from_host(void* dst, const void* src,
                               int64_t bytes) = 0;  // src is free on return
   virtual void copy_to_host(void* dst, const void* src, int64_t bytes) = 0;  // waits
-  virtual void synchronize() = 0;                         // rethrows DeviceError of the work
+  virtual void synchronize() = 0;  // rethrows DeviceError of the work
+  // After all work given so far; null: only synchronize() tells.
+  virtual std::unique_ptr<Mark> mark() { return nullptr; }
   virtual void run_on_host(std::function<void()> f) = 0;  // in order with the work, never on the
                                                           // thread that gave the work
   // Threads that host kernels and library calls given from now on may use; 0: by the work.

@@ -7,7 +7,9 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <bit>
 #include <map>
+#include <optional>
 
 namespace heddle::cuda {
 
@@ -25,6 +27,7 @@ namespace {
   F(cublasLtMatrixLayoutSetAttribute) \
   F(cublasLtMatmulPreferenceCreate)   \
   F(cublasLtMatmulPreferenceDestroy)  \
+  F(cublasLtMatmulAlgoCheck)          \
   F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
 
 struct BlasLt {
@@ -99,12 +102,25 @@ struct Sizes {
   friend auto operator<=>(const Sizes&, const Sizes&) = default;
 };
 
+// Algorithms of open sizes are chosen for classes of rows, since the library takes longer to choose
+// one than a small product takes to run. They are those of the largest size of the class, whatever
+// size came first, so a result does not depend on what ran before.
+constexpr int64_t kClassedRows = 256;
+int64_t row_class(int64_t rows) {
+  if (rows > kClassedRows) return rows;
+  return std::max<int64_t>(16, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+}
+
+struct Algorithm {
+  cublasLtMatmulAlgo_t algo = {};
+  size_t workspace = 0;
+};
+
 // Descriptors and algorithm for one size.
 struct Prepared {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
-  cublasLtMatmulAlgo_t algo = {};
-  size_t workspace = 0;
+  Algorithm chosen;
   ~Prepared() {
     if (desc != nullptr) blas().cublasLtMatmulDescDestroy_(desc);
     for (cublasLtMatrixLayout_t l : {a, b, d}) {
@@ -141,15 +157,15 @@ class MatmulCall : public CudaLibraryCall {
     }
     cublasLtHandle_t handle = handle_of(device);
     std::shared_ptr<const Prepared> p =
-        prepared(handle, s, static_cast<size_t>(workspace_bytes(symbols)));
+        prepared(handle, s, static_cast<size_t>(workspace_bytes(symbols)), !symbols.empty());
     double one64 = 1, zero64 = 0;
     float one32 = 1, zero32 = 0;
     bool wide = types_.scale == CUDA_R_64F;
     const void* alpha = wide ? static_cast<const void*>(&one64) : &one32;
     const void* beta = wide ? static_cast<const void*>(&zero64) : &zero32;
     check(blas().cublasLtMatmul_(handle, p->desc, alpha, buffers[1], p->b, buffers[0], p->a, beta,
-                                 buffers[2], p->d, buffers[2], p->d, &p->algo, workspace,
-                                 p->workspace, reinterpret_cast<cudaStream_t>(stream)),
+                                 buffers[2], p->d, buffers[2], p->d, &p->chosen.algo, workspace,
+                                 p->chosen.workspace, reinterpret_cast<cudaStream_t>(stream)),
           "cublasLtMatmul", describe());
   }
 
@@ -176,8 +192,7 @@ class MatmulCall : public CudaLibraryCall {
     return l;
   }
 
-  std::shared_ptr<const Prepared> prepare(cublasLtHandle_t handle, const Sizes& s,
-                                          size_t workspace) const {
+  std::shared_ptr<Prepared> describe_product(const Sizes& s) const {
     auto p = std::make_shared<Prepared>();
     check(blas().cublasLtMatmulDescCreate_(&p->desc, types_.compute, types_.scale),
           "cublasLtMatmulDescCreate", describe());
@@ -193,6 +208,11 @@ class MatmulCall : public CudaLibraryCall {
     p->a = spec_.transpose_a ? layout(s.m, s.k, spec_.batched_a, s.batch)
                              : layout(s.k, s.m, spec_.batched_a, s.batch);
     p->d = layout(s.n, s.m, true, s.batch);
+    return p;
+  }
+
+  Algorithm choose(cublasLtHandle_t handle, const Prepared& p, const Sizes& s,
+                   size_t workspace) const {
     cublasLtMatmulPreference_t preference = nullptr;
     check(blas().cublasLtMatmulPreferenceCreate_(&preference), "cublasLtMatmulPreferenceCreate",
           describe());
@@ -204,25 +224,52 @@ class MatmulCall : public CudaLibraryCall {
       blas().cublasLtMatmulPreferenceSetAttribute_(preference, a, &s.alignment, sizeof s.alignment);
     cublasLtMatmulHeuristicResult_t result = {};
     int found = 0;
-    cublasStatus_t code = blas().cublasLtMatmulAlgoGetHeuristic_(
-        handle, p->desc, p->b, p->a, p->d, p->d, preference, 1, &result, &found);
+    cublasStatus_t code = blas().cublasLtMatmulAlgoGetHeuristic_(handle, p.desc, p.b, p.a, p.d, p.d,
+                                                                 preference, 1, &result, &found);
     blas().cublasLtMatmulPreferenceDestroy_(preference);
     check(code, "cublasLtMatmulAlgoGetHeuristic", describe());
     HD_CHECK(found > 0, describe(), ": no algorithm for ", s.m, "x", s.n, "x", s.k, " batch ",
              s.batch);
-    p->algo = result.algo;
-    p->workspace = result.workspaceSize;
-    return p;
+    return {result.algo, result.workspaceSize};
+  }
+
+  // Of the class, where the library can use it for this size too.
+  std::optional<Algorithm> choose_by_class(cublasLtHandle_t handle, const Prepared& p,
+                                           const Sizes& s, size_t workspace) const {
+    Sizes largest = s;
+    largest.m = row_class(s.m);
+    if (largest.m == s.m) return std::nullopt;
+    std::optional<Algorithm> chosen;
+    {
+      std::lock_guard lock(mutex_);
+      if (auto it = classes_.find({largest, workspace}); it != classes_.end()) chosen = it->second;
+    }
+    if (!chosen) {
+      chosen = choose(handle, *describe_product(largest), largest, workspace);
+      std::lock_guard lock(mutex_);
+      if (classes_.size() >= kCachedSizes) classes_.erase(classes_.begin());
+      classes_.emplace(std::pair(largest, workspace), *chosen);
+    }
+    cublasLtMatmulHeuristicResult_t result = {};
+    if (blas().cublasLtMatmulAlgoCheck_(handle, p.desc, p.b, p.a, p.d, p.d, &chosen->algo,
+                                        &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > workspace)
+      return std::nullopt;
+    chosen->workspace = result.workspaceSize;
+    return chosen;
   }
 
   std::shared_ptr<const Prepared> prepared(cublasLtHandle_t handle, const Sizes& s,
-                                           size_t workspace) const {
+                                           size_t workspace, bool open) const {
     {
       std::lock_guard lock(mutex_);
       auto it = cache_.find(s);
       if (it != cache_.end()) return it->second;
     }
-    std::shared_ptr<const Prepared> p = prepare(handle, s, workspace);
+    std::shared_ptr<Prepared> p = describe_product(s);
+    std::optional<Algorithm> chosen;
+    if (open) chosen = choose_by_class(handle, *p, s, workspace);
+    p->chosen = chosen ? *chosen : choose(handle, *p, s, workspace);
     std::lock_guard lock(mutex_);
     if (cache_.size() >= kCachedSizes) cache_.erase(cache_.begin());
     cache_[s] = p;
@@ -233,6 +280,7 @@ class MatmulCall : public CudaLibraryCall {
   MatmulTypes types_;
   mutable std::mutex mutex_;
   mutable std::map<Sizes, std::shared_ptr<const Prepared>> cache_;
+  mutable std::map<std::pair<Sizes, size_t>, Algorithm> classes_;  // by largest size, workspace
 };
 
 // Products below this many multiply-adds are left to the fused kernels around them.

@@ -8,6 +8,7 @@
 #include "target/counters.h"
 
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 
 namespace heddle::cuda {
@@ -41,6 +42,8 @@ namespace {
 
 // Part of the keys on disk: options of the compiler that the text does not hold.
 constexpr const char* kEmitterVersion = "cuda-1";
+
+constexpr int64_t kNarrow = int64_t{1} << 30;  // no larger extent is computed with in 32 bits
 
 struct CubinTable {
   std::mutex mutex;
@@ -87,7 +90,7 @@ CudaKernel::CudaKernel(const ir::Kernel& kernel, const target::EmitOptions& opti
     : kernel_(kernel), options_(options), device_(std::move(device)) {
   for (const ir::Buffer& b : kernel_.buffers) buffers_ += is_local(b) ? 0 : 1;
   constant_ = kernel_.symbols.empty();
-  if (constant_) constant_narrow_ = fits_32_bits(kernel_, {});
+  if (constant_) constant_narrow_ = fits_32_bits(kernel_, {}, {});
   // What the first launch will want; with symbols both forms, so that a new size compiles nothing.
   CompiledVariant& first = variant({.wide = constant_ && !constant_narrow_, .vectors = true});
   if (!first.source.constant_vectors) variant({.wide = false, .vectors = false});
@@ -147,31 +150,40 @@ void CudaKernel::load(CompiledVariant& v) const {
   });
 }
 
+// Decided for all sizes up to the next power of two at once.
 bool CudaKernel::fits_narrow(std::span<const int64_t> symbols) const {
   if (constant_) return constant_narrow_;
+  auto within = [](int64_t value, int64_t most) { return value >= 1 && value <= most; };
   {
     std::lock_guard lock(mutex_);
-    if (std::equal(symbols.begin(), symbols.end(), last_symbols_.begin(), last_symbols_.end()))
-      return last_narrow_;
+    if (std::ranges::equal(symbols, narrow_up_to_, within)) return true;
   }
-  bool fits = fits_32_bits(kernel_, symbols);
+  std::vector<int64_t> low(symbols.size(), 1), high;
+  for (int64_t s : symbols)
+    high.push_back(static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint32_t>(std::clamp<int64_t>(s, 1, kNarrow)))));
+  if (!std::ranges::equal(symbols, high, within) || !fits_32_bits(kernel_, low, high))
+    return fits_32_bits(kernel_, symbols, symbols);
   std::lock_guard lock(mutex_);
-  last_symbols_.assign(symbols.begin(), symbols.end());
-  last_narrow_ = fits;
-  return fits;
+  narrow_up_to_ = std::move(high);
+  return true;
 }
 
-bool CudaKernel::runs(const CompiledVariant& v, const target::KernelArgs& args) {
+bool CudaKernel::aligned(const CompiledVariant& v, std::span<void* const> buffers) {
   const LaunchShape& shape = v.source.shape;
   for (size_t k = 0; k < shape.alignment.size(); ++k) {
-    if (reinterpret_cast<uintptr_t>(args.buffers[k]) % static_cast<uintptr_t>(shape.alignment[k]) !=
-        0)
+    if (reinterpret_cast<uintptr_t>(buffers[k]) % static_cast<uintptr_t>(shape.alignment[k]) != 0)
       return false;
   }
+  return true;
+}
+
+bool CudaKernel::divides(const CompiledVariant& v, std::span<const int64_t> symbols) {
+  const LaunchShape& shape = v.source.shape;
   if (shape.divisible.empty()) return true;
-  std::vector<int64_t> symbols(args.symbols.begin(), args.symbols.end());
+  std::vector<int64_t> values(symbols.begin(), symbols.end());
   for (size_t k = 0; k < shape.divisible.size(); ++k) {
-    if (shape.divisible[k].eval(symbols) % shape.divisor[k] != 0) return false;
+    if (shape.divisible[k].eval(values) % shape.divisor[k] != 0) return false;
   }
   return true;
 }
@@ -210,11 +222,25 @@ Launch CudaKernel::shape(CompiledVariant& v, std::span<const int64_t> symbols) c
 Launch CudaKernel::prepare(const target::KernelArgs& args) const {
   HD_CHECK(args.buffers.size() == buffers_, kernel_.name, ": number of buffers");
   HD_CHECK(args.symbols.size() == kernel_.symbols.size(), kernel_.name, ": number of symbols");
+  {
+    std::lock_guard lock(mutex_);
+    if (last_.vectors != nullptr && std::ranges::equal(last_.symbols, args.symbols)) {
+      bool whole = last_.divides && aligned(*last_.vectors, args.buffers);
+      if (const Launch& known = last_.launch[whole ? 0 : 1]; known.variant != nullptr) return known;
+    }
+  }
   bool wide = !fits_narrow(args.symbols);
-  CompiledVariant* v = &variant({wide, true});
-  if (!runs(*v, args)) v = &variant({wide, false});
-  load(*v);
-  return shape(*v, args.symbols);
+  CompiledVariant& vectors = variant({wide, true});
+  bool divisible = divides(vectors, args.symbols);
+  bool whole = divisible && aligned(vectors, args.buffers);
+  CompiledVariant& v = whole ? vectors : variant({wide, false});
+  load(v);
+  Launch launch = shape(v, args.symbols);
+  std::lock_guard lock(mutex_);
+  if (last_.vectors != &vectors || !std::ranges::equal(last_.symbols, args.symbols))
+    last_ = {{args.symbols.begin(), args.symbols.end()}, &vectors, divisible, {}};
+  last_.launch[whole ? 0 : 1] = launch;
+  return launch;
 }
 
 std::string FaultTable::text(const unsigned* record) const {

@@ -80,7 +80,9 @@ class CudaKernel : public target::CompiledKernel {
   CompiledVariant& build(const Variant& v) const;
   void load(CompiledVariant& v) const;
   bool fits_narrow(std::span<const int64_t> symbols) const;
-  static bool runs(const CompiledVariant& v, const target::KernelArgs& args);
+  // What the text with whole vectors needs of addresses, of sizes.
+  static bool aligned(const CompiledVariant& v, std::span<void* const> buffers);
+  static bool divides(const CompiledVariant& v, std::span<const int64_t> symbols);
   Launch shape(CompiledVariant& v, std::span<const int64_t> symbols) const;
 
   ir::Kernel kernel_;
@@ -92,8 +94,15 @@ class CudaKernel : public target::CompiledKernel {
   mutable std::mutex mutex_;
   mutable std::map<Variant, std::unique_ptr<CompiledVariant>> variants_;
   std::shared_ptr<FaultTable> faults_;
-  mutable std::vector<int64_t> last_symbols_;  // of the last range check
-  mutable bool last_narrow_ = false;
+  // Of the last sizes: with whole vectors, without; no variant: not asked yet.
+  struct Last {
+    std::vector<int64_t> symbols;
+    const CompiledVariant* vectors = nullptr;
+    bool divides = false;
+    Launch launch[2];
+  };
+  mutable Last last_;
+  mutable std::vector<int64_t> narrow_up_to_;  // symbols from 1 to these fit; empty: not known
 };
 
 std::unique_ptr<target::Emitter> make_emitter(const target::DeviceDescription& device);

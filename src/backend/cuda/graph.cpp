@@ -138,7 +138,7 @@ void GraphRecorder::launch(const target::CompiledKernel& kernel, const target::K
   params.kernel.blockDimX = l.block;
   params.kernel.blockDimY = params.kernel.blockDimZ = 1;
   params.kernel.sharedMemBytes = l.shared;
-  params.kernel.kernelParams = p.pointers.data();
+  params.kernel.kernelParams = p.pointers;
   CUgraphNode node = add(params, k.name());
   if (l.cooperative) {
     CUkernelNodeAttrValue value = {};
@@ -321,7 +321,7 @@ void GraphUpdater::patch_kernel(NodeRecord& r, const Launch& l, const target::Ke
   params.blockDimX = l.block;
   params.blockDimY = params.blockDimZ = 1;
   params.sharedMemBytes = l.shared;
-  params.kernelParams = p.pointers.data();
+  params.kernelParams = p.pointers;
   patched(driver().cuGraphExecKernelNodeSetParams_(recording_.exec(), r.node, &params));
   r.words = std::move(words);
   r.grid = l.grid;

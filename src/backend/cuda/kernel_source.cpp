@@ -379,9 +379,9 @@ Range clamp(__int128 low, __int128 high) {
 // Bounds of every part of an expression; `fits` turns false where one leaves 32 bits.
 class Ranges {
  public:
-  explicit Ranges(const ir::Kernel& kernel, std::span<const int64_t> symbols) {
+  Ranges(const ir::Kernel& kernel, std::span<const int64_t> low, std::span<const int64_t> high) {
     for (size_t k = 0; k < kernel.symbols.size(); ++k)
-      known_[kernel.symbols[k]->id] = {symbols[k], symbols[k]};
+      known_[kernel.symbols[k]->id] = {low[k], high[k]};
   }
   bool fits = true;
 
@@ -434,8 +434,9 @@ class Ranges {
 
 }  // namespace
 
-bool fits_32_bits(const ir::Kernel& kernel, std::span<const int64_t> symbols) {
-  Ranges ranges(kernel, symbols);
+bool fits_32_bits(const ir::Kernel& kernel, std::span<const int64_t> low,
+                  std::span<const int64_t> high) {
+  Ranges ranges(kernel, low, high);
   std::vector<const ir::Nest*> nests;
   collect_nests(kernel.body, nests);
   for (const ir::Nest* nest : nests) {

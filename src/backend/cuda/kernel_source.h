@@ -51,8 +51,9 @@ struct KernelSource {
 KernelSource write_kernel(const ir::Kernel& kernel, const target::EmitOptions& options,
                           const Variant& variant, const target::DeviceDescription& device);
 
-// Do all index computations fit 32 bits when the symbols have these values? Of constant kernels it
-// does not ask for any.
-bool fits_32_bits(const ir::Kernel& kernel, std::span<const int64_t> symbols);
+// Do all index computations fit 32 bits when the symbols have values from `low` to `high`? Of
+// constant kernels it does not ask for any.
+bool fits_32_bits(const ir::Kernel& kernel, std::span<const int64_t> low,
+                  std::span<const int64_t> high);
 
 }  // namespace heddle::cuda

@@ -28,12 +28,15 @@ void count_launch() { target::runtime_counters().launches.fetch_add(1, std::memo
 }  // namespace
 
 LaunchParameters::LaunchParameters(const target::KernelArgs& args, void* workspace)
-    : words{workspace, static_cast<std::byte*>(workspace) + kFaultAt,
-            static_cast<std::byte*>(workspace) + kPartsAt} {
-  pointers.reserve(args.buffers.size() + args.symbols.size() + 3);
-  for (void* const& b : args.buffers) pointers.push_back(const_cast<void**>(&b));
-  for (const int64_t& s : args.symbols) pointers.push_back(const_cast<int64_t*>(&s));
-  for (void*& w : words) pointers.push_back(&w);
+    : words_{workspace, static_cast<std::byte*>(workspace) + kFaultAt,
+             static_cast<std::byte*>(workspace) + kPartsAt} {
+  size_t count = args.buffers.size() + args.symbols.size() + std::size(words_);
+  if (count > std::size(few_)) many_.resize(count);
+  pointers = many_.empty() ? few_ : many_.data();
+  void** at = pointers;
+  for (void* const& b : args.buffers) *at++ = const_cast<void**>(&b);
+  for (const int64_t& s : args.symbols) *at++ = const_cast<int64_t*>(&s);
+  for (void*& w : words_) *at++ = &w;
 }
 
 void StreamRecorder::launch(const target::CompiledKernel& kernel, const target::KernelArgs& args) {
@@ -45,10 +48,10 @@ void StreamRecorder::launch(const target::CompiledKernel& kernel, const target::
   count_launch();
   if (l.cooperative) {
     HD_CU_AT(k.name(), cuLaunchCooperativeKernel, l.variant->function, l.grid, 1, 1, l.block, 1, 1,
-             l.shared, stream_.handle(), p.pointers.data());
+             l.shared, stream_.handle(), p.pointers);
   } else {
     HD_CU_AT(k.name(), cuLaunchKernel, l.variant->function, l.grid, 1, 1, l.block, 1, 1, l.shared,
-             stream_.handle(), p.pointers.data(), nullptr);
+             stream_.handle(), p.pointers, nullptr);
   }
   if (k.checked()) stream_.note_checked(k.faults());
 }
@@ -246,6 +249,39 @@ void CudaStream::synchronize() {
   if (host_ != nullptr) {
     if (std::exception_ptr error = host_->take_error()) std::rethrow_exception(error);
   }
+}
+
+// An event after the work of a stream.
+class CudaMark : public target::Mark {
+ public:
+  CudaMark(CudaStream& stream, CUevent event) : stream_(stream), event_(event) {}
+  ~CudaMark() override { driver().cuEventDestroy_(event_); }
+  CudaMark(const CudaMark&) = delete;
+  CudaMark& operator=(const CudaMark&) = delete;
+  void wait() override {
+    if (stream_.tells_at_end()) return stream_.synchronize();
+    stream_.device().enter();
+    HD_CU_AT("wait for the work of the stream", cuEventSynchronize, event_);
+  }
+
+ private:
+  CudaStream& stream_;
+  CUevent event_;
+};
+
+std::unique_ptr<target::Mark> CudaStream::mark() {
+  device_->enter();
+  CUevent event = nullptr;
+  if (driver().cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return nullptr;
+  auto mark = std::make_unique<CudaMark>(*this, event);
+  count_driver_call();
+  if (driver().cuEventRecord_(event, stream_) != CUDA_SUCCESS) return nullptr;
+  return mark;
+}
+
+bool CudaStream::tells_at_end() {
+  std::lock_guard lock(state_);
+  return checked_ != nullptr || host_ != nullptr;
 }
 
 void CudaStream::check_faults() {

@@ -20,8 +20,14 @@ const CudaKernel& cuda_kernel(
 struct LaunchParameters {
   // `workspace`: kWorkspace bytes of the stream or recording, zero at first.
   LaunchParameters(const target::KernelArgs& args, void* workspace);
-  std::vector<void*> pointers;
-  void* words[3];  // barrier word, fault record, parts of a chain
+  LaunchParameters(const LaunchParameters&) = delete;
+  LaunchParameters& operator=(const LaunchParameters&) = delete;
+  void** pointers = nullptr;
+
+ private:
+  void* words_[3];  // barrier word, fault record, parts of a chain
+  void* few_[32];
+  std::vector<void*> many_;
 };
 // Bytes: barrier word and tickets, fault record, folds of the blocks of a chained row (8 bytes
 // each, at most 4096 blocks), totals of tiles (two tagged words each).
@@ -83,6 +89,7 @@ class CudaStream : public target::Stream {
   void copy_from_host(void* dst, const void* src, int64_t bytes) override;
   void copy_to_host(void* dst, const void* src, int64_t bytes) override;
   void synchronize() override;
+  std::unique_ptr<target::Mark> mark() override;
   void run_on_host(std::function<void()> f) override;
   bool can_record() const override { return true; }
   std::unique_ptr<target::Recording> record(
@@ -107,6 +114,8 @@ class CudaStream : public target::Stream {
   };
   Chunk& next_chunk();
   void check_faults();
+  friend class CudaMark;
+  bool tells_at_end();  // of work whose errors only synchronize() finds
 
   std::shared_ptr<CudaDevice> device_;
   CUstream stream_;

@@ -273,6 +273,9 @@ Value* BodyEmitter::load(const Node& n, size_t k) {
     if (k == 0) load_tile(n.payload);
     return e_.ops.from_memory(dtype, tiles_[n.payload][k]);
   }
+  if (mask == nullptr) {
+    if (Value* joined = load_runs(n.payload, k)) return e_.ops.from_memory(dtype, joined);
+  }
   Address a = address(n.payload, k);
   if (a.pattern == Pattern::contiguous && prefetches(n.payload, k)) prefetch(a, n.payload);
   if (mask == nullptr) return e_.ops.from_memory(dtype, load_plain(a));
@@ -399,6 +402,53 @@ Value* BodyEmitter::load_strided(const Address& a) {
           here ? static_cast<int>(at - first) + (part == 0 ? 0 : lanes) : kept;
     }
     out = part == 0 ? b.CreateShuffleVector(x, picks) : b.CreateShuffleVector(out, x, picks);
+  }
+  return out;
+}
+
+// At a known position of the vector axis, as at a row's ends, a periodic or reflected index is a
+// few runs of neighbours: one masked load each. Null: this access is not of that kind.
+Value* BodyEmitter::load_runs(uint32_t access, size_t k) {
+  if (site_.lanes == 1 || site_.v == nullptr) return nullptr;
+  const Expr& offset = site_.form->offsets[access];
+  const Env& env = *site_.instances[k];
+  auto* position = llvm::dyn_cast_or_null<llvm::ConstantInt>(env.find(site_.v->id));
+  if (position == nullptr || !uses(offset, *site_.v) || affine_in(offset, site_.v) ||
+      vectored_symbols(offset, env))
+    return nullptr;
+  Address a;
+  a.buffer = site_.body->accesses[access].buffer;
+  const ir::Buffer& buffer = e_.kernel.buffers[a.buffer];
+  a.element = e_.ops.memory_type(buffer.dtype);
+  if (!hardware_mask(a.element) || buffer.role == ir::BufferRole::row_local) return nullptr;
+
+  struct Run {
+    Expr offset;  // of its first lane
+    int first, end;
+  };
+  std::vector<Run> runs;
+  for (int l = 0; l < site_.lanes; ++l) {
+    Expr here = substitute(offset, site_.v, Expr(position->getSExtValue() + l));
+    if (!runs.empty() && (here - runs.back().offset).is(l - runs.back().first)) {
+      runs.back().end = l + 1;
+    } else {
+      runs.push_back({std::move(here), l, l + 1});
+    }
+  }
+  constexpr size_t kMostRuns = 4;  // beyond, lanes one by one are as good
+  if (runs.size() > kMostRuns) return nullptr;
+
+  auto& b = e_.b;
+  llvm::Type* type = e_.ops.widen(a.element, site_.lanes);
+  llvm::Align align(std::max<uint64_t>(1, a.element->getPrimitiveSizeInBits() / 8));
+  Value* out = llvm::Constant::getNullValue(type);
+  for (const Run& run : runs) {
+    point_at(a, run.offset - Expr(run.first), k);
+    llvm::SmallVector<llvm::Constant*, 16> mask;
+    for (int l = 0; l < site_.lanes; ++l) mask.push_back(b.getInt1(l >= run.first && l < run.end));
+    auto* part = b.CreateMaskedLoad(type, a.pointer, align, llvm::ConstantVector::get(mask), out);
+    e_.annotate(part, a.buffer);
+    out = part;
   }
   return out;
 }

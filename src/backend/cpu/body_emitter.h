@@ -69,6 +69,7 @@ class BodyEmitter {
   llvm::Value* load_plain(const Address& a);
   llvm::Value* load_masked(const Address& a, llvm::Value* mask, llvm::Value* other);
   llvm::Value* load_strided(const Address& a);
+  llvm::Value* load_runs(uint32_t access, size_t k);
   bool tiled(uint32_t access) const;
   void load_tile(uint32_t access);
   llvm::Value* load_lanes(const Address& a, llvm::Value* mask);

@@ -92,6 +92,7 @@ constexpr const char* kHostMachine = R"cpp(
   HD_FN float hd_max_num(float a, float b) { return sim_pick(a, b, true, true); }
   HD_FN float hd_fma(float a, float b, float c) { return fmaf(a, b, c); }
   HD_FN double hd_fma(double a, double b, double c) { return fma(a, b, c); }
+  HD_FN float hd_rcp_approx(float v) { return 1.f / v; }
   HD_FN unsigned hd_shfl_xor(unsigned v, int m) { return hd_api->shuffle(0, v, m); }
   HD_FN unsigned hd_shfl_up(unsigned v, int d) { return hd_api->shuffle(1, v, d); }
   HD_FN unsigned hd_shfl(unsigned v, int lane) { return hd_api->shuffle(2, v, lane); }
@@ -112,7 +113,6 @@ constexpr const char* kHostMachine = R"cpp(
   HD_FN unsigned long long hd_observe(const unsigned long long* p) {
     return __atomic_load_n(p, __ATOMIC_SEQ_CST);
   }
-  HD_FN void hd_fence() {}
   HD_FN unsigned hd_atomic_add(unsigned* p, unsigned v) {
     return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
   }

@@ -31,7 +31,7 @@ class SimulatedKernel {
   void* library_ = nullptr;
   unsigned fault_[8] = {};
   // As on a device, zero at first and never reset between runs.
-  unsigned control_[16] = {};
+  alignas(16) unsigned control_[16] = {};
   std::vector<double> parts_;
 };
 

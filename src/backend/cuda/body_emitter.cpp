@@ -178,6 +178,7 @@ BodyEmitter::BodyEmitter(KernelContext& k, const NestPlan& nest, const PhasePlan
       phase_index_(phase_index),
       locals_(locals) {
   find_levels();
+  find_early();
   for (size_t pack = 0; pack < phase.load_packs.size(); ++pack) {
     for (size_t j = 0; j < phase.load_packs[pack].size(); ++j)
       in_pack_[phase.load_packs[pack][j]] = {pack, j};
@@ -359,7 +360,7 @@ std::string BodyEmitter::value_text(NodeId n) {
       break;
   }
   if (quick_.count(n) != 0)
-    return base::cat("hd_div_by(", ref(x.a), ", ", ref(x.b), ", u", x.b, ")");
+    return base::cat("hd_quotient(", ref(x.a), ", ", ref(x.b), ", u", x.b, ")");
   if (const char* sign = comparison(x.op)) return base::cat(ref(x.a), sign, ref(x.b));
   if (const char* f = binary_name(x.op)) return base::cat(f, "(", ref(x.a), ", ", ref(x.b), ")");
   const char* f = unary_name(x.op);
@@ -415,13 +416,13 @@ void BodyEmitter::emit_load_pack(size_t pack) {
 void BodyEmitter::emit_node(NodeId n) {
   const ir::Node& x = node(n);
   if (auto it = in_pack_.find(n); it != in_pack_.end()) emit_load_pack(it->second.first);
+  if (quick_.count(n) != 0) k_.out.line("slow |= hd_far(", ref(x.a), ");");
   std::string text = value_text(n);
   if (array_[n] && phase_.varying[n]) {
     k_.out.line("a", n, "[l] = ", text, ";");
   } else {
     k_.out.line("const ", c_type(x.type), " v", n, " = ", text, ";");
   }
-  if (quick_.count(n) != 0) k_.out.line("slow |= hd_far_dividend(", ref(x.a), ");");
   if (x.op != ScalarOp::bind) return;
   const SymbolRef& s = body().symbols[x.payload];
   std::string name = base::cat("x", x.payload, "_", phase_index_);
@@ -445,16 +446,6 @@ void BodyEmitter::name_lane(const char* suffix) {
   k_.names.set(axes.back().var, at_.lane_name + suffix);
 }
 
-bool BodyEmitter::use_reciprocals() {
-  if (segments_ > 1 || k_.check_bounds || (k_.off & kDivide) != 0) return false;
-  for (NodeId n = 0; n < body().nodes.size(); ++n) {
-    const ir::Node& x = node(n);
-    if (x.op == ScalarOp::div && x.type == DType::f32 && phase_.varying[n] && !phase_.varying[x.b])
-      quick_.insert(n);
-  }
-  return !quick_.empty();
-}
-
 void BodyEmitter::prefix() {
   name_lane("b");
   for (NodeId n = 0; n < body().nodes.size(); ++n) {
@@ -469,8 +460,8 @@ void BodyEmitter::prefix() {
   for (NodeId n : quick_) divisors.insert(node(n).b);
   k_.out.line("bool slow = false;");
   for (NodeId n : divisors) {
-    k_.out.line("const float u", n, " = hd_div(0x1p+0f, ", ref(n), ");");
-    k_.out.line("slow |= hd_far_divisor(", ref(n), ");");
+    k_.out.line("const float u", n, " = hd_reciprocal(", ref(n), ");");
+    k_.out.line("slow |= hd_far(", ref(n), ");");
   }
 }
 
@@ -510,9 +501,13 @@ void BodyEmitter::close_lanes() {
 
 void BodyEmitter::lanes(int s) {
   current_ = s;
-  for (NodeId n = 0; n < body().nodes.size(); ++n) {
-    if (!phase_.varying[n] || packed(n) || level_[n] != s || node(n).op == ScalarOp::scan) continue;
-    emit_node(n);
+  for (bool early : {true, false}) {
+    for (NodeId n = 0; n < body().nodes.size(); ++n) {
+      if (early_[n] != early || !phase_.varying[n] || packed(n) || level_[n] != s ||
+          node(n).op == ScalarOp::scan)
+        continue;
+      emit_node(n);
+    }
   }
 }
 

@@ -69,9 +69,10 @@ class BodyEmitter {
               const std::map<ir::BufferId, LocalPlace>& locals);
 
   int segments() const { return segments_; }
-  // Before prefix(): divisions by what all lanes share go through its reciprocal. What lanes() then
-  // wrote holds unless the generated `slow` is true; then it is to be written again, plainly.
-  bool use_reciprocals();
+  // Before prefix(): quotients by what all lanes share go without branches. What lanes() then wrote
+  // holds unless the generated `slow` is true; redo_slow() writes it again, plainly.
+  bool use_quick();
+  void redo_slow();
   void prefix();
   // Values of segment `s`, lane by lane. Scan nodes of level s + 1 are the caller's to write
   // between the segments.
@@ -84,7 +85,6 @@ class BodyEmitter {
   void open_lanes();
   void close_lanes();
   void declare_arrays();
-  void divide_plainly() { quick_.clear(); }
 
  private:
   const ir::Body& body() const { return phase_.source->body; }
@@ -104,6 +104,7 @@ class BodyEmitter {
   void emit_store_pack(const std::vector<uint32_t>& pack);
   const char* store_function() const { return nest_.streams ? "hd_store_stream<" : "hd_store<"; }
   void find_levels();
+  void find_early();
   ir::NodeId stored_value(const ir::Store& s) const;
   void name_lane(const char* suffix);
 
@@ -117,8 +118,9 @@ class BodyEmitter {
   int segments_ = 1;
   int current_ = 0;  // segment that is being written
   std::vector<int> level_;
+  std::vector<bool> early_;     // loads, and what they need: written first, to wait together
   std::vector<bool> array_;     // kept in an array over the lanes
-  std::set<ir::NodeId> quick_;  // divisions by way of a reciprocal
+  std::set<ir::NodeId> quick_;  // quotients without branches
   // Load nodes -> (pack, element of it); packs whose load is written.
   std::map<ir::NodeId, std::pair<size_t, size_t>> in_pack_;
   std::set<size_t> written_packs_;

@@ -559,21 +559,14 @@ void NestEmitter::group_loop(size_t p, std::vector<Fold>& folds) {
   if (nest_.replicated && !k_.single_thread)
     at.store_guard += (at.store_guard.empty() ? "" : " && ") + leader();
   BodyEmitter body(k_, nest_, phase, at, trips ? &caches_ : nullptr, p, locals_);
-  bool quick = folds.empty() && body.use_reciprocals();
+  bool quick = folds.empty() && body.use_quick();
   body.prefix();
   body.declare_arrays();
   body.open_lanes();
   body.lanes(0);
   fold_lane(body, folds, at.flat + " + l");
   body.close_lanes();
-  if (quick) {
-    body.divide_plainly();
-    k_.out.open("if (slow)");
-    body.open_lanes();
-    body.lanes(0);
-    body.close_lanes();
-    k_.out.close();
-  }
+  if (quick) body.redo_slow();
   body.stores();
   if (closed_if) k_.out.close();
   k_.out.close();

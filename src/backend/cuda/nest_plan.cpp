@@ -22,7 +22,7 @@ Expr total(const std::vector<LoopAxis>& axes) {
 }
 Expr NestPlan::points() const { return total(outer); }
 int64_t lookback_tile(const NestPlan& plan) {
-  return int64_t{plan.group} * plan.lanes * kChainVectors;
+  return int64_t{plan.group} * plan.lanes * plan.vectors;
 }
 Expr NestPlan::units() const {
   if (mapping == Mapping::chain) {
@@ -319,6 +319,8 @@ bool choose_tile(const ir::Kernel& kernel, NestPlan& nest) {
 // One long scanned row, or a few.
 constexpr int64_t kChainRow = 64 * 1024;
 constexpr int64_t kChainRows = 64;
+constexpr int kChainThreads = 512;
+constexpr int kLookbackThreads = 256, kLookbackBytes = 128;  // of values, a thread
 bool choose_chain(NestPlan& nest) {
   if (nest.phases.size() != 1 || nest.replicated) return false;
   PhasePlan& p = nest.phases[0];
@@ -333,7 +335,6 @@ bool choose_chain(NestPlan& nest) {
   if (p.inner[0].extent.constant_or(0) < kChainRow || bounded(nest.points(), kUnknown) > kChainRows)
     return false;
   nest.mapping = Mapping::chain;
-  nest.group = 512;
   return true;
 }
 
@@ -554,8 +555,14 @@ std::optional<Expanded> expanded(const ir::Kernel& kernel, const ir::Nest& nest,
 void plan_chain(const ir::Kernel& kernel, NestPlan& plan, const NestLimits& limits) {
   choose_lanes(kernel, plan, limits.max_lanes);
   plan.lookback = true;  // counts the units as tiles
+  plan.group = kLookbackThreads;
+  int bytes = 4;
+  for (const ir::Node& n : plan.phases[0].source->body.nodes)
+    if (n.op == ScalarOp::scan) bytes = std::max(bytes, memory_bytes(n.type));
+  plan.vectors = std::max(1, kLookbackBytes / (bytes * plan.lanes));
   plan.lookback =
       (limits.off & kLookback) == 0 && bounded(plan.units(), kUnknown) <= kLookbackTiles;
+  if (!plan.lookback) plan.group = kChainThreads;
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ struct NestPlan {
   std::vector<uint32_t> staged;  // tile: accesses of the phase
   bool streams = false;          // blocks write several separated segments: stores past the cache
   bool lookback = false;         // chain: one pass, each tile adds the totals of those before it
+  int vectors = 1;               // then: of a thread
 
   Expr points() const;  // outer
   Expr units() const;   // of work to spread: outer points, tiles, or parts of a chained row
@@ -88,8 +89,7 @@ struct NestLimits {
 // nullopt never: any nest has a plan with one lane.
 NestPlan plan_nest(const ir::Kernel& kernel, const ir::Nest& nest, const NestLimits& limits);
 
-// Of a chain with lookback: vectors a thread, elements a tile, tiles at most.
-inline constexpr int kChainVectors = 4;
+// Of a chain with lookback: elements a tile, tiles at most.
 inline constexpr int64_t kLookbackTiles = 8192;
 int64_t lookback_tile(const NestPlan& plan);
 

@@ -130,8 +130,9 @@ void NestEmitter::lookback_vectors(bool second) {
   ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type};
   const char* op = fold_name(r.op);
   int lanes = nest_.lanes;
-  k_.out.open("HD_UNROLL for (int v = 0; v < ", kChainVectors, "; ++v)");
-  k_.out.line("const idx at = begin + (idx)(v * ", nest_.group, " + lane) * ", lanes, ";");
+  k_.out.open("HD_UNROLL for (int v = 0; v < ", nest_.vectors, "; ++v)");
+  k_.out.line("const idx at = begin + (idx)((lane / 32 * ", nest_.vectors,
+              " + v) * 32 + lane % 32) * ", lanes, ";");
   k_.out.line("const bool in = at < n; (void)in;");
   k_.out.line("const idx i0b = in ? at : 0;");
   PointText at;
@@ -149,8 +150,7 @@ void NestEmitter::lookback_vectors(bool second) {
     k_.out.line("S[v][l] = l == 0 ? value : ", op, "::f(S[v][l == 0 ? 0 : l - 1], value);");
     body.close_lanes();
   } else {
-    k_.out.line("a", scan, "[l] = ", op, "::f(", op, "::f(carry, ", op, "::f(totals[v * ",
-                nest_.group / 32, " + lane / 32], before[v])), S[v][l]);");
+    k_.out.line("a", scan, "[l] = ", op, "::f(", op, "::f(carry, before[v]), S[v][l]);");
     body.close_lanes();
     body.open_lanes();
     body.lanes(1);
@@ -160,9 +160,10 @@ void NestEmitter::lookback_vectors(bool second) {
   k_.out.close();
 }
 
-// A block a tile. Tickets give tiles to blocks in the order in which they start, so that those
+// A block a tile, each warp a run of it. Blocks start in the order of their numbers, so that those
 // before are running or done. Each adds the totals of all tiles before it in one fixed order: a sum
-// has the same bits each time.
+// has the same bits each time. The last block counts the launch once every block has read the
+// count.
 void NestEmitter::lookback_nest() {
   const PhasePlan& phase = nest_.phases[0];
   ir::NodeId scan = only_scan();
@@ -172,42 +173,48 @@ void NestEmitter::lookback_nest() {
   const char* op = fold_name(r.op);
   std::string none = identity(r);
   int group = nest_.group, warps = group / 32;
+  int words = memory_bytes(x.type) == 8 ? 2 : 1;  // of a published total
   int64_t step = lookback_tile(nest_);
-  HD_CHECK(warps * kChainVectors == 64, "hd_scan_totals takes 64 totals");
-  k_.out.line("HD_SHARED hd_ticket ticket;");
-  k_.out.line("HD_SHARED ", type, " totals[", warps * kChainVectors, "];");
-  k_.out.line("HD_SHARED ", type, " warps[", warps, "];");
+  k_.out.line("HD_SHARED ", type, " totals[", warps, "], sums[", warps, "];");
   k_.out.line("const int lane = (int)threadIdx.x;");
-  k_.out.line("if (lane == 0) ticket = hd_take_ticket(hd_barrier + 4);");
-  k_.out.line("hd_sync();");
+  k_.out.line("u64* launches = (u64*)hd_barrier + 2;");
+  k_.out.line("const u32 tag = hd_launch_tag(launches);");
   k_.out.line("const idx n = ", k_.names.text(phase.inner[0].extent), ";");
   k_.out.line("const idx tiles = (n + ", step - 1, ") / ", step, ";");
-  k_.out.line("const idx row = (idx)ticket.tile / tiles, tile = (idx)ticket.tile % tiles;");
+  k_.out.line("const idx row = (idx)blockIdx.x / tiles, tile = (idx)blockIdx.x % tiles;");
   k_.out.line("const idx begin = tile * ", step, ";");
-  k_.out.line("u64* words = (u64*)hd_parts + 4096 + row * tiles * 2;");
+  k_.out.line("u64* words = (u64*)hd_parts + 4096 + row * tiles * ", words, ";");
   decode_outer("row", false);
-  k_.out.line(type, " S[", kChainVectors, "][", nest_.lanes, "], before[", kChainVectors, "];");
+  k_.out.line(type, " S[", nest_.vectors, "][", nest_.lanes, "], before[", nest_.vectors, "];");
   lookback_vectors(false);
-  k_.out.open("HD_UNROLL for (int v = 0; v < ", kChainVectors, "; ++v)");
+  k_.out.line(type, " run = ", none, ";");
+  k_.out.open("HD_UNROLL for (int v = 0; v < ", nest_.vectors, "; ++v)");
   k_.out.line(type, " all;");
-  k_.out.line("before[v] = hd_warp_scan<", op, ">(S[v][", nest_.lanes - 1, "], (", type, ")", none,
-              ", &all);");
-  k_.out.line("if ((lane & 31) == 31) totals[v * ", warps, " + lane / 32] = all;");
+  k_.out.line("before[v] = ", op, "::f(run, hd_group_scan<", op, ", 32>(S[v][", nest_.lanes - 1,
+              "], (", type, ")", none, ", (", type, "*)nullptr, &all));");
+  k_.out.line("run = ", op, "::f(run, all);");
   k_.out.close();
+  k_.out.line("if (lane % 32 == 0) totals[lane / 32] = run;");
   k_.out.line("hd_sync();");
-  k_.out.open("if (lane < 32)");
-  k_.out.line("const ", type, " all = hd_scan_totals<", op, ">(totals, (", type, ")", none, ");");
-  k_.out.line("if (lane == 31) hd_publish_total(words + tile * 2, ticket.tag, all);");
-  k_.out.close();
+  k_.out.line(type, " all;");
+  k_.out.line("const ", type, " ahead = hd_warps_before<", op, ", ", warps, ">(totals, (", type,
+              ")", none, ", &all);");
+  k_.out.line("if (lane == 0) hd_publish_total(words + tile * ", words, ", tag, all);");
   k_.out.line(type, " carry = ", none, ";");
   k_.out.line("for (idx k = lane; k < tile; k += ", group, ") carry = ", op,
-              "::f(carry, hd_wait_total<", type, ">(words + k * 2, ticket.tag));");
+              "::f(carry, hd_wait_total<", type, ">(words + k * ", words, ", tag));");
   k_.out.line("carry = hd_warp_fold<", op, ", 32>(carry);");
-  k_.out.line("if ((lane & 31) == 0) warps[lane / 32] = carry;");
+  k_.out.line("if (lane % 32 == 0) sums[lane / 32] = carry;");
   k_.out.line("hd_sync();");
-  k_.out.line("if (lane == 0) hd_return_ticket(hd_barrier + 4);");
-  k_.out.line("carry = hd_fold_warps<", op, ", ", warps, ">(warps);");
+  k_.out.line("carry = ", op, "::f(hd_fold_warps<", op, ", ", warps, ">(sums), ahead);");
   lookback_vectors(true);
+  k_.out.open("if (blockIdx.x + 1 == gridDim.x)");
+  k_.out.line("words = (u64*)hd_parts + 4096;");
+  k_.out.line("for (idx k = lane; k < (idx)gridDim.x; k += ", group, ") hd_wait_word(words + k * ",
+              words, ", tag);");
+  k_.out.line("hd_sync();");
+  k_.out.line("if (lane == 0) hd_publish(launches, (u64)tag);");
+  k_.out.close();
 }
 
 void NestEmitter::chain_nest() {

@@ -143,6 +143,13 @@ GraphCase border(PaddingMode mode, DType d, Shape shape, const std::string& name
   b.c.exact = true;
   return b.done({select(m, abs(y), x)});
 }
+// Windows whose results are stored and folded.
+GraphCase folded_windows(PaddingMode mode, DType d, Shape shape, const std::string& name) {
+  Builder b("folded_" + name);
+  Tensor x = b.feed(d, shape), w = b.feed(d, {3, 3}), m = b.feed(bool_, shape, 0, 1);
+  Tensor y = select(m, stencil(x, w, {.boundary = mode}), x);
+  return b.done({y, reduce_max(abs(y - x)), sum(y * y)});
+}
 GraphCase wide_window(Shape shape, const std::string& name) {
   Builder b("wide_" + name);
   Tensor x = b.feed(f32, shape), w = b.feed(f32, {3, 5});
@@ -154,6 +161,14 @@ GraphCase channels(int64_t images, int64_t count, DType d) {
   Tensor x = b.feed(d, {images, count, 5, 7});
   b.c.exact = true;
   return b.done({local_response_norm(x, {.size = 5, .beta = 0.75})});
+}
+// Tiles of vectors, whole and in part, beside what is read along the last axis.
+GraphCase turned(DType d, int64_t images, int64_t count, int64_t points) {
+  Builder b(base::cat("turned_", name(d), "_", count, "_", points));
+  Tensor x = b.feed(d, {images, count, points}), y = b.feed(d, {images, points, count});
+  Tensor bias = b.feed(d, {count});
+  b.c.exact = true;
+  return b.done({transpose(x, {0, 2, 1}) * bias + y, transpose(x, {0, 2, 1})});
 }
 GraphCase table_rows(DType d, int64_t rows, int64_t width) {
   Builder b("table_" + std::string(name(d)) + std::to_string(width));
@@ -248,6 +263,8 @@ std::vector<GraphCase> shared_work_cases(int64_t scale) {
   all.push_back(border(PaddingMode::clamp_to_edge, f64, {8 * scale, 16}, "clamp"));
   all.push_back(border(PaddingMode::constant, f16, {8 * scale, 64}, "constant"));
   all.push_back(border(PaddingMode::zero, f32, {7, 31}, "odd"));
+  all.push_back(folded_windows(PaddingMode::periodic, f32, {2 * scale, 64, 128}, "periodic"));
+  all.push_back(folded_windows(PaddingMode::zero, f16, {2 * scale, 64, 128}, "zero"));
   all.push_back(wide_window({12 * scale, 32}, "even"));
   all.push_back(wide_window({9 * scale, 20}, "odd"));
   all.push_back(channels(2 * scale, 12, f32));
@@ -256,6 +273,12 @@ std::vector<GraphCase> shared_work_cases(int64_t scale) {
   all.push_back(table_rows(f32, 60 * scale, 40));
   all.push_back(table_rows(f16, 31, 24));
   all.push_back(table_rows(i64, 60 * scale, 7));
+  all.push_back(turned(f32, 2, 48, 100 * scale));
+  all.push_back(turned(f32, 1, 100, 60));
+  all.push_back(turned(f16, 1, 72, 136));
+  all.push_back(turned(f64, 1, 34, 50));
+  all.push_back(turned(u8, 2, 80, 72));
+  all.push_back(turned(f32, 1, 33, 70));
   all.push_back(shared_divisor(f32));
   all.push_back(shared_divisor(f16));
   return all;

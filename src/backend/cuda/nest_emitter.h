@@ -53,6 +53,10 @@ class NestEmitter {
   void tile_nest();
   void tile_decode();
   void tile_point(bool store_side);
+  void tile_loads();
+  int tile_trips() const {
+    return nest_.tile_rows * nest_.tile_columns / (nest_.lanes * kTileThreads);
+  }
   void chain_nest();
   void chain_tile(bool totals);
   void lookback_nest();

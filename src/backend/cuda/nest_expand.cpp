@@ -20,23 +20,21 @@ using ir::ScalarOp;
 
 namespace {
 
-constexpr int kMaxRows = 8;         // without columns
-constexpr int kMaxTileRows = 4;     // with columns
-constexpr size_t kMaxNodes = 1500;  // of an expanded body
-constexpr size_t kMaxValues = 64;   // loaded and stored by a thread: they stay in registers
-constexpr double kRowGain = 0.7;    // loads of R rows, over R times those of one
-constexpr int kDependentRows = 2;   // where addresses are loaded first
+constexpr int kMaxRows = 8;          // without columns
+constexpr int kMaxTileRows = 4;      // with columns
+constexpr size_t kMaxNodes = 1500;   // of an expanded body
+constexpr size_t kMaxValues = 64;    // loaded and stored by a thread: they stay in registers
+constexpr double kRowGain = 0.7;     // loads of R rows, over R times those of one
+constexpr int kDependentRows = 2;    // where addresses are loaded first
+constexpr int64_t kLeastFold = 128;  // points of a fold that are left to threads
 
 bool is_compare(ScalarOp op) { return op >= ScalarOp::eq && op <= ScalarOp::ge; }
 bool is_unary(ScalarOp op) { return op >= ScalarOp::neg && op <= ScalarOp::is_nan; }
 
-// Axes are known, stores write each point's own elements, nothing is carried between points.
-bool eligible(const ir::Kernel& kernel, const ir::Nest& nest) {
-  if (nest.phases.size() != 1) return false;
-  const ir::Phase& p = nest.phases[0];
-  if (!p.reductions.empty() || p.body.stores.empty()) return false;
+// Stores write each point's own elements, nothing but folds is carried between points.
+bool independent(const ir::Kernel& kernel, const ir::Phase& p) {
   for (const Axis& a : p.inner) {
-    if (a.kind != AxisKind::mapped) return false;
+    if (a.kind != AxisKind::mapped && a.kind != AxisKind::reduced) return false;
   }
   for (const ir::Access& a : p.body.accesses) {
     BufferRole role = kernel.buffers[a.buffer].role;
@@ -57,6 +55,35 @@ bool eligible(const ir::Kernel& kernel, const ir::Nest& nest) {
   });
 }
 
+bool eligible(const ir::Kernel& kernel, const ir::Nest& nest) {
+  return nest.phases.size() == 1 && nest.phases[0].reductions.empty() &&
+         !nest.phases[0].body.stores.empty() && independent(kernel, nest.phases[0]);
+}
+
+// The operation that a fold repeats.
+std::optional<ScalarOp> step_of(ir::ReduceOp op) {
+  switch (op) {
+    case ir::ReduceOp::sum:
+      return ScalarOp::add;
+    case ir::ReduceOp::product:
+      return ScalarOp::mul;
+    case ir::ReduceOp::max:
+      return ScalarOp::max;
+    case ir::ReduceOp::min:
+      return ScalarOp::min;
+    case ir::ReduceOp::max_num:
+      return ScalarOp::max_num;
+    case ir::ReduceOp::min_num:
+      return ScalarOp::min_num;
+    case ir::ReduceOp::any:
+      return ScalarOp::bit_or;
+    case ir::ReduceOp::all:
+      return ScalarOp::bit_and;
+    default:
+      return std::nullopt;
+  }
+}
+
 // Adds copies of a body at other points to a builder.
 class Copier {
  public:
@@ -69,9 +96,10 @@ class Copier {
     for (const ir::Store& s : body_.stores)
       out_.store(access(s.access), of(s.value), of(s.mask), s.kind);
   }
+  // Of the last copy.
+  NodeId of(NodeId n) const { return n == kNoNode ? kNoNode : at_[n]; }
 
  private:
-  NodeId of(NodeId n) const { return n == kNoNode ? kNoNode : at_[n]; }
   Expr moved(const Expr& e) const {
     return substitute(e, [&](const SymbolRef& s) -> std::optional<Expr> {
       auto it = map_.find(s->id);
@@ -174,6 +202,87 @@ size_t count_loads(const Body& body, const SymbolRef* along) {
   return count;
 }
 
+// Neighbouring elements of the widest type in a vector.
+int vector_of(const ir::Kernel& kernel, const Body& body) {
+  int widest = 1;
+  for (const ir::Access& a : body.accesses)
+    widest = std::max(widest, memory_bytes(kernel.buffers[a.buffer].dtype));
+  return std::min(16 / widest, 8);
+}
+bool runs_along(const ir::Access& a, const SymbolRef& last) {
+  if (a.coords.empty()) return false;
+  auto along = affine_in(a.coords.back(), last);
+  return along && along->first.is(1);
+}
+bool stores_along(const Body& body, const SymbolRef& last) {
+  return std::all_of(body.stores.begin(), body.stores.end(),
+                     [&](const ir::Store& s) { return runs_along(body.accesses[s.access], last); });
+}
+
+// A phase whose threads make `columns` neighbouring points and fold them before they go on.
+ir::Phase several_columns(const ir::Phase& p, int columns) {
+  ir::Phase out;
+  out.inner = p.inner;
+  const Axis& axis = p.inner.back();
+  Expr extent(*axis.extent.constant() / columns);
+  out.inner.back() = {make_loop_symbol(axis.var->name, extent), extent, axis.kind};
+  BodyBuilder builder;
+  Copier copier(p.body, builder);
+  std::vector<NodeId> folds(p.reductions.size(), kNoNode);
+  for (int c = 0; c < columns; ++c) {
+    copier.copy({{axis.var->id, Expr(out.inner.back().var) * columns + c}});
+    for (size_t r = 0; r < folds.size(); ++r) {
+      const ir::Reduction& red = p.reductions[r];
+      NodeId v = copier.of(red.value);
+      if (builder.type(v) != red.type) v = builder.cast(v, red.type);
+      folds[r] = c == 0 ? v : builder.binary(*step_of(red.op), folds[r], v);
+    }
+  }
+  for (NodeId n : folds) builder.keep(n);
+  out.body = builder.take();
+  for (size_t r = 0; r < folds.size(); ++r)
+    out.reductions.push_back(
+        {p.reductions[r].op, builder.renumbered(folds[r]), p.reductions[r].type});
+  return out;
+}
+
+// Windows whose results are folded: the one phase with inner axes makes vectors along the last of
+// them.
+std::optional<Expanded> expand_fold(const ir::Kernel& kernel, const ir::Nest& nest) {
+  size_t at = nest.phases.size();
+  for (size_t k = 0; k < nest.phases.size(); ++k) {
+    if (nest.phases[k].inner.empty()) continue;
+    if (at != nest.phases.size()) return std::nullopt;
+    at = k;
+  }
+  if (at == nest.phases.size()) return std::nullopt;
+  const ir::Phase& p = nest.phases[at];
+  if (p.reductions.empty() || !independent(kernel, p)) return std::nullopt;
+  for (const ir::Reduction& r : p.reductions) {
+    if (!step_of(r.op)) return std::nullopt;
+  }
+  Expr points(1);
+  for (const Axis& a : p.inner) {
+    if (!a.extent.is_constant()) return std::nullopt;
+    points = points * a.extent;
+  }
+  int columns = vector_of(kernel, p.body);
+  auto size = static_cast<size_t>(columns);
+  const Axis& last = p.inner.back();
+  if (columns < 2 || *last.extent.constant() % columns != 0 ||
+      *points.constant() < kLeastFold * columns || p.body.nodes.size() * size > kMaxNodes ||
+      !stores_along(p.body, last.var) ||
+      std::none_of(p.body.accesses.begin(), p.body.accesses.end(),
+                   [&](const ir::Access& a) { return runs_along(a, last.var); }))
+    return std::nullopt;
+  ir::Phase many = several_columns(p, columns);
+  if (count_loads(many.body, &many.inner.back().var) >= count_loads(p.body, &last.var) * size)
+    return std::nullopt;
+  auto out = std::make_shared<ir::Nest>(nest);
+  out->phases[at] = std::move(many);
+  return Expanded{std::move(out), 1, columns};
+}
+
 class Expander {
  public:
   Expander(const ir::Kernel& kernel, const ir::Nest& nest, int64_t threads)
@@ -243,19 +352,11 @@ class Expander {
   // the same elements: aligned vectors and their edges are loaded, not each window.
   int choose_columns() const {
     size_t last = axes_.size() - 1;
-    int widest = 1;
-    for (const ir::Access& a : body_.accesses)
-      widest = std::max(widest, memory_bytes(kernel_.buffers[a.buffer].dtype));
-    int columns = std::min(16 / widest, 8);
+    int columns = vector_of(kernel_, body_);
     auto size = static_cast<size_t>(columns);
     if (columns < 2 || !divides(last, columns) || !enough_threads(columns) ||
-        body_.nodes.size() * size > kMaxNodes)
+        body_.nodes.size() * size > kMaxNodes || !stores_along(body_, axes_[last].var))
       return 1;
-    for (const ir::Store& s : body_.stores) {
-      const ir::Access& a = body_.accesses[s.access];
-      auto along = affine_in(a.coords.back(), axes_[last].var);
-      if (!along || !along->first.is(1)) return 1;
-    }
     std::vector<Axis> axes;
     Body many = build(last, 1, columns, axes);
     size_t before = count_loads(body_, &axes_[last].var),
@@ -319,7 +420,7 @@ class Expander {
 
 std::optional<Expanded> expand_nest(const ir::Kernel& kernel, const ir::Nest& nest,
                                     int64_t threads) {
-  if (!eligible(kernel, nest)) return std::nullopt;
+  if (!eligible(kernel, nest)) return expand_fold(kernel, nest);
   return Expander(kernel, nest, threads).run();
 }
 

@@ -33,8 +33,11 @@ Expr NestPlan::units() const {
   }
   Expr n(1);
   for (size_t k = 0; k < outer.size(); ++k) {
-    bool tiled = mapping == Mapping::tile && (k == tile_axis || k + 1 == outer.size());
-    n = n * (tiled ? (outer[k].extent + Expr(kTile - 1)) / Expr(kTile) : outer[k].extent);
+    int step = mapping != Mapping::tile ? 1
+               : k == tile_axis         ? tile_rows
+               : k + 1 == outer.size()  ? tile_columns
+                                        : 1;
+    n = n * (step == 1 ? outer[k].extent : (outer[k].extent + Expr(step - 1)) / Expr(step));
   }
   return n;
 }
@@ -485,6 +488,49 @@ void choose_lanes(const ir::Kernel& kernel, NestPlan& nest, int max_lanes) {
   classify(kernel, nest, 1, count);
 }
 
+// Tiles of vectors: lines of kTileLine bytes along the axis of the staged loads, one or two of them
+// along the last one. Else single elements.
+constexpr int kTileLine = 128;
+constexpr int64_t kTileBytes = 40 << 10;  // of shared memory
+void choose_tile_lanes(const ir::Kernel& kernel, NestPlan& nest, int max_lanes) {
+  PhasePlan& p = nest.phases[0];
+  const ir::Body& body = p.source->body;
+  int widest = 1;
+  auto bytes = [&](uint32_t a) {
+    return memory_bytes(kernel.buffers[body.accesses[a].buffer].dtype);
+  };
+  for (uint32_t a : nest.staged) widest = std::max(widest, bytes(a));
+  for (const ir::Store& s : body.stores) widest = std::max(widest, bytes(s.access));
+  int lanes = std::min({16 / widest, 8, max_lanes});
+  const LoopAxis &other = nest.outer[nest.tile_axis], &last = nest.outer.back();
+  int rows = kTileLine / 16 * lanes;
+  int columns = bounded(last.extent, kUnknown) > rows ? 2 * rows : rows;
+  while (rows * columns < lanes * kTileThreads) columns *= 2;
+  auto fits = [&] {
+    FormCount count;
+    if (lanes < 2 || bounded(other.extent, kUnknown) < rows / 2 ||
+        bounded(last.extent, kUnknown) < rows / 2 ||
+        static_cast<int64_t>(nest.staged.size()) * widest * columns * (rows + 1) > kTileBytes ||
+        !classify(kernel, nest, lanes, count))
+      return false;
+    for (const ir::Store& s : body.stores) {
+      if (p.forms[s.access] != AccessForm::vector) return false;
+    }
+    for (uint32_t a : nest.staged) {
+      auto along = affine_in(p.offsets[a], other.var);
+      if (!is_multiple(along->second, lanes, nest.divisible)) return false;
+    }
+    return is_multiple(other.extent, lanes, nest.divisible);
+  };
+  if (fits()) {
+    nest.tile_rows = rows;
+    nest.tile_columns = columns;
+    return;
+  }
+  FormCount count;
+  classify(kernel, nest, 1, count);
+}
+
 int power_above(int64_t n) {
   int p = 1;
   while (p < n && p < 1024) p *= 2;
@@ -588,9 +634,13 @@ NestPlan plan_nest(const ir::Kernel& kernel, const ir::Nest& nest, const NestLim
     plan_chain(kernel, plan, limits);
     return plan;
   }
-  bool single = tiled || (many && many->columns > 1) ||
+  bool single = (many && many->columns > 1) ||
                 (plan.mapping == Mapping::thread && plan.outer.empty()) || limits.check_bounds;
-  choose_lanes(kernel, plan, single ? 1 : limits.max_lanes);
+  if (tiled) {
+    choose_tile_lanes(kernel, plan, limits.max_lanes);
+  } else {
+    choose_lanes(kernel, plan, single ? 1 : limits.max_lanes);
+  }
   if (many && many->columns > 1 && (limits.off & kPack) == 0)
     find_packs(kernel, plan, many->columns);
   plan.streams = streaming && (tiled || (many && many->columns > 1 && many->rows > 1));

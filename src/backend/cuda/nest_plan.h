@@ -12,9 +12,9 @@ namespace heddle::cuda {
 enum class Mapping : uint8_t {
   thread,  // a thread makes `lanes` neighbouring outer points and walks inner axes serially
   group,   // `group` threads make one outer point and share its inner points
-  tile,   // a block makes kTile x kTile points; loads that run along another axis go through shared
-          // memory
-  chain,  // the blocks share one long scanned row: folds of their parts first, then the scan
+  tile,    // a block makes tile_rows x tile_columns points; loads that run along another axis go
+           // through shared memory
+  chain,   // the blocks share one long scanned row: folds of their parts first, then the scan
 };
 inline constexpr int kTile = 32;
 inline constexpr int kTileThreads = 256;
@@ -66,10 +66,11 @@ struct NestPlan {
   bool replicated = false;      // makes scalar locals: every thread (block, for groups) computes it
   bool aligned = false;         // has vector accesses: base addresses must be aligned
   size_t tile_axis = 0;  // tile: the other outer axis, along which staged loads are contiguous
-  std::vector<uint32_t> staged;  // tile: accesses of the phase
-  bool streams = false;          // blocks write several separated segments: stores past the cache
-  bool lookback = false;         // chain: one pass, each tile adds the totals of those before it
-  int vectors = 1;               // then: of a thread
+  int tile_rows = kTile, tile_columns = kTile;  // points along that axis and along the last one
+  std::vector<uint32_t> staged;                 // tile: accesses of the phase
+  bool streams = false;   // blocks write several separated segments: stores past the cache
+  bool lookback = false;  // chain: one pass, each tile adds the totals of those before it
+  int vectors = 1;        // then: of a thread
 
   Expr points() const;  // outer
   Expr units() const;   // of work to spread: outer points, tiles, or parts of a chained row

@@ -9,12 +9,14 @@ namespace heddle::cuda {
 void NestEmitter::tile_decode() {
   std::string rest = "q";
   for (size_t k = nest_.outer.size(); k-- > 0;) {
-    bool tiled = k == nest_.tile_axis || k + 1 == nest_.outer.size();
+    int step = k == nest_.tile_axis          ? nest_.tile_rows
+               : k + 1 == nest_.outer.size() ? nest_.tile_columns
+                                             : 1;
     std::string extent = k_.names.text(nest_.outer[k].extent);
-    if (tiled) extent = base::cat("((", extent, " + ", kTile - 1, ") / ", kTile, ")");
+    if (step > 1) extent = base::cat("((", extent, " + ", step - 1, ") / ", step, ")");
     std::string digit = k == 0 ? rest : base::cat("hd_umod(", rest, ", ", extent, ")");
-    k_.out.line("const idx ", tiled ? "first" : "o", k, " = ", digit,
-                tiled ? base::cat(" * ", kTile) : "", ";");
+    k_.out.line("const idx ", step > 1 ? "first" : "o", k, " = ", digit,
+                step > 1 ? base::cat(" * ", step) : "", ";");
     if (k > 0) {
       k_.out.line("const idx q", k, " = hd_udiv(", rest, ", ", extent, ");");
       rest = base::cat("q", k);
@@ -22,19 +24,49 @@ void NestEmitter::tile_decode() {
   }
 }
 
-// The points of this thread on the loading side (fast along the tile axis) or on the storing side
+// The vectors of this thread on the loading side (fast along the tile axis) or on the storing side
 // (along the last one).
 void NestEmitter::tile_point(bool store_side) {
   size_t last = nest_.outer.size() - 1, other = nest_.tile_axis;
   size_t fast = store_side ? last : other, slow = store_side ? other : last;
-  k_.out.open("HD_UNROLL for (int t = 0; t < ", kTile * kTile / kTileThreads, "; ++t)");
-  k_.out.line("const int x = (int)threadIdx.x % ", kTile, ", y = (int)threadIdx.x / ", kTile,
-              " + t * ", kTileThreads / kTile, ";");
+  int line = (store_side ? nest_.tile_columns : nest_.tile_rows) / nest_.lanes;
+  k_.out.open("HD_UNROLL for (int t = 0; t < ", tile_trips(), "; ++t)");
+  k_.out.line("const int x = ((int)threadIdx.x + t * ", kTileThreads, ") % ", line, " * ",
+              nest_.lanes, ", y = ((int)threadIdx.x + t * ", kTileThreads, ") / ", line, ";");
   k_.out.line("const idx o", fast, store_side ? "b" : "", " = first", fast, " + x;");
   k_.out.line("const idx o", slow, " = first", slow, " + y;");
-  if (store_side) k_.out.line("const idx o", last, " = o", last, "b; (void)o", last, ";");
+  if (store_side && nest_.lanes == 1)
+    k_.out.line("const idx o", last, " = o", last, "b; (void)o", last, ";");
   k_.out.open("if (o", fast, store_side ? "b" : "", " < ", k_.names.text(nest_.outer[fast].extent),
               " && o", slow, " < ", k_.names.text(nest_.outer[slow].extent), ")");
+}
+
+// All loads first, then the stores to shared memory.
+void NestEmitter::tile_loads() {
+  const PhasePlan& phase = nest_.phases[0];
+  const ir::Body& b = phase.source->body;
+  auto bytes = [&](uint32_t a) {
+    return memory_bytes(k_.kernel.buffers[b.accesses[a].buffer].dtype) * nest_.lanes;
+  };
+  for (uint32_t a : nest_.staged)
+    k_.out.line("hd_pack<", bytes(a), "> g", a, "[", tile_trips(), "];");
+  tile_point(false);
+  for (uint32_t a : nest_.staged) {
+    ir::BufferId id = b.accesses[a].buffer;
+    k_.out.line("g", a, "[t] = ", k_.read_only.count(id) != 0 ? "hd_load_const<" : "hd_load<",
+                bytes(a), ">((const ", c_type(memory_type(k_.kernel.buffers[id].dtype)), "*)",
+                k_.buffer(id), " + ", k_.names.text(phase.offsets[a]), ");");
+  }
+  k_.out.close();
+  k_.out.close();
+  tile_point(false);
+  for (uint32_t a : nest_.staged) {
+    const char* type = c_type(memory_type(k_.kernel.buffers[b.accesses[a].buffer].dtype));
+    k_.out.line("HD_UNROLL for (int l = 0; l < ", nest_.lanes, "; ++l) tile", a,
+                "[y][x + l] = hd_lane<", type, ">(g", a, "[t].w, l);");
+  }
+  k_.out.close();
+  k_.out.close();
 }
 
 void NestEmitter::tile_nest() {
@@ -42,7 +74,8 @@ void NestEmitter::tile_nest() {
   const ir::Body& b = phase.source->body;
   for (uint32_t a : nest_.staged) {
     const char* type = c_type(memory_type(k_.kernel.buffers[b.accesses[a].buffer].dtype));
-    k_.out.line("HD_SHARED ", type, " tile", a, "[", kTile, "][", kTile + 1, "];");
+    k_.out.line("HD_SHARED ", type, " tile", a, "[", nest_.tile_columns, "][", nest_.tile_rows + 1,
+                "];");
   }
   if (k_.exact) {
     k_.out.line("const idx q = (idx)blockIdx.x;");
@@ -53,21 +86,13 @@ void NestEmitter::tile_nest() {
   }
   tile_decode();
   name_axes();
-  tile_point(false);
-  for (uint32_t a : nest_.staged) {
-    ir::BufferId id = b.accesses[a].buffer;
-    const char* type = c_type(memory_type(k_.kernel.buffers[id].dtype));
-    k_.out.line("tile", a, "[y][x] = ", k_.read_only.count(id) != 0 ? "hd_get_const<" : "hd_get<",
-                type, ">(", k_.buffer(id), ", ", k_.names.text(phase.offsets[a]), ");");
-  }
-  k_.out.close();
-  k_.out.close();
+  tile_loads();
   k_.out.line("hd_sync();");
   tile_point(true);
   PointText at;
   at.flat = at.trip = "0";
   at.lane_name = base::cat("o", nest_.outer.size() - 1);
-  for (uint32_t a : nest_.staged) at.staged[a] = base::cat("tile", a, "[x][y]");
+  for (uint32_t a : nest_.staged) at.staged[a] = base::cat("tile", a, "[x + l][y]");
   BodyEmitter body(k_, nest_, phase, at, nullptr, 0, locals_);
   body.prefix();
   body.declare_arrays();

@@ -107,16 +107,10 @@ def divided(f, limit):
 
 
 def main():
-    half_ln2 = mp.log(2) / 2 * mp.mpf("1.0005")
-    # exp(r) = 1 + r + r^2 q(r); relative error.
-    q = divided(lambda r: (mp.exp(r) - 1 - r) / r**2, 0.5)
-    for degree in (3, 4):
-        show(
-            f"exp q, degree {degree + 2} in all",
-            fit_rounded(q, lambda r: r**2 / mp.exp(r), list(range(degree + 1)), -half_ln2, half_ln2, "f32"),
-            "f32",
-            "f",
-        )
+    # exp(r) = 1 + r p(r); relative error.
+    ln2 = mp.log(2) * mp.mpf("1.0003")
+    p = divided(lambda r: (mp.exp(r) - 1) / r, 1)
+    show("exp p, 7 terms", fit_rounded(p, lambda r: abs(r) / mp.exp(r), list(range(7)), -ln2, ln2, "f32"), "f32", "f")
     # 2^r = 1 + r p(r)
     p = divided(lambda r: (mp.mpf(2) ** r - 1) / r, mp.log(2))
     for n in (5, 6):

@@ -33,6 +33,8 @@ enum class ScalarOp : uint8_t {
   neg,
   abs,
   sqrt,
+  inverse,  // 1 / a, IEEE, of a float; who makes the node knows that |a| is in 2^-100 .. 2^100, or
+            // a is NaN
   floor,
   ceil,
   trunc,

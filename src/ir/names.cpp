@@ -4,12 +4,12 @@ namespace heddle::ir {
 
 std::string_view name(ScalarOp op) {
   static constexpr std::string_view kNames[] = {
-      "constant",    "index",  "load",    "bind",    "row",     "scan",   "neg",
-      "abs",         "sqrt",   "floor",   "ceil",    "trunc",   "rint",   "bit_not",
-      "logical_not", "is_nan", "add",     "sub",     "mul",     "div",    "rem",
-      "min",         "max",    "min_num", "max_num", "bit_and", "bit_or", "bit_xor",
-      "shl",         "shr",    "eq",      "ne",      "lt",      "le",     "gt",
-      "ge",          "fma",    "select",  "cast",    "bitcast", "call"};
+      "constant", "index",       "load",    "bind",    "row",     "scan",    "neg",
+      "abs",      "sqrt",        "inverse", "floor",   "ceil",    "trunc",   "rint",
+      "bit_not",  "logical_not", "is_nan",  "add",     "sub",     "mul",     "div",
+      "rem",      "min",         "max",     "min_num", "max_num", "bit_and", "bit_or",
+      "bit_xor",  "shl",         "shr",     "eq",      "ne",      "lt",      "le",
+      "gt",       "ge",          "fma",     "select",  "cast",    "bitcast", "call"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -197,6 +197,8 @@ T float_unary(ScalarOp op, T a) {
       return std::fabs(a);
     case ScalarOp::sqrt:
       return std::sqrt(a);
+    case ScalarOp::inverse:
+      return T{1} / a;
     case ScalarOp::floor:
       return std::floor(a);
     case ScalarOp::ceil:

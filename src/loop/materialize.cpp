@@ -29,6 +29,7 @@ int64_t body_cost(const ir::Body& body) {
       case ScalarOp::div:
       case ScalarOp::rem:
       case ScalarOp::sqrt:
+      case ScalarOp::inverse:
         cost += limits::kDivideCost;
         break;
       case ScalarOp::call:

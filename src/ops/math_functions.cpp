@@ -40,10 +40,8 @@ class F32 {
   NodeId bits(NodeId x) const { return b.bitcast(x, i32); }
   NodeId value(NodeId x) const { return b.bitcast(x, f32); }
 
-  // At most `limit`, NaN stays: one instruction where a machine's minimum takes the second operand
-  // for NaN.
-  NodeId at_most(NodeId x, float limit) const { return b.select(gt(x, c(limit)), c(limit), x); }
-  NodeId at_least(NodeId x, float limit) const { return b.select(lt(x, c(limit)), c(limit), x); }
+  NodeId at_most(NodeId x, float limit) const { return b.binary(ScalarOp::min, x, c(limit)); }
+  NodeId at_least(NodeId x, float limit) const { return b.binary(ScalarOp::max, x, c(limit)); }
   // Coefficients from the highest power down.
   NodeId horner(NodeId x, std::initializer_list<float> coefficients) const {
     NodeId sum = ir::kNoNode;
@@ -79,8 +77,9 @@ NodeId scale_in_two(const F32& f, NodeId p, NodeId z) {
   return f.mul(f.mul(p, f.value(f.shl(low_half, 23))), f.value(f.shl(high_half, 23)));
 }
 
-// e^x by 2^n 2^r with n + r = x log2(e), |r| <= 1/2. x within [-151, 152] ln 2, or NaN.
-NodeId exp_bounded(const F32& f, NodeId x) {
+// e^x by 2^n 2^r with n + r = x log2(e), |r| <= 1/2, within 1.02 ULP. x within [-151, 152] ln 2, or
+// NaN.
+NodeId exact_exp(const F32& f, NodeId x) {
   NodeId z = f.fma(x, f.c(kLog2e), f.c(kShifter254));
   NodeId n = f.sub(z, f.c(kShifter254));
   NodeId r = f.fma(x, f.c(kLog2e), f.b.unary(ScalarOp::neg, n));
@@ -88,9 +87,19 @@ NodeId exp_bounded(const F32& f, NodeId x) {
   return scale_in_two(f, exp2_fraction(f, r), z);
 }
 
+// e^x = (e^r 2^m) 2^m with r + 2 m ln 2 = x, |r| <= ln 2: subnormal results are rounded once and
+// overflow gives infinity. e^r = 1 + r p(r), relative error 2^-26.
 NodeId exp_f32(const F32& f, NodeId x) {
   // exp(89) overflows, exp(-104.5) is below half of the smallest subnormal.
-  return exp_bounded(f, f.at_most(f.at_least(x, -104.5f), 89.0f));
+  x = f.at_most(f.at_least(x, -104.5f), 89.0f);
+  NodeId z = f.fma(x, f.c(kLog2e / 2), f.c(kShifter127));
+  NodeId m = f.sub(z, f.c(kShifter127));
+  NodeId r = f.fma(m, f.c(-0x1.62e4p+0f), x);  // 2 ln 2 with so few bits that this is exact
+  r = f.fma(m, f.c(-0x1.7f7d1cp-19f), r);      // and the rest of it
+  NodeId p = f.horner(r, {0x1.9ba6dap-13f, 0x1.71bef4p-10f, 0x1.1126eap-7f, 0x1.5549fp-5f,
+                          0x1.555514p-3f, 0x1.00000cp-1f, 1.0f, 1.0f});
+  NodeId scale = f.value(f.shl(f.bits(z), 23));
+  return f.mul(f.mul(p, scale), scale);
 }
 
 // x = m 2^e with m in [sqrt(1/2), sqrt(2)), for x > 0; e as f32. Subnormals are scaled first.
@@ -120,31 +129,36 @@ NodeId log_f32(const F32& f, NodeId x) {
   return f.b.select(f.gt(x, f.c(0.0f)), finite, special);
 }
 
-// |x| < 0.55: x + x^3 p(x^2). Else 1 - 2 / (e^(2|x|) + 1), which is 1 from 9.02 on; its errors
-// count for half there.
-NodeId tanh_f32(const F32& f, NodeId x) {
-  NodeId a = f.abs(x);
-  NodeId square = f.mul(x, x);
-  NodeId p = f.horner(square, {0x1.0d51d4p-6f, -0x1.af7d36p-5f, 0x1.10cefcp-3f, -0x1.555452p-2f});
-  NodeId near = f.fma(f.mul(square, a), p, a);
-  NodeId bounded = f.at_most(a, 9.1f);
-  NodeId z = f.fma(bounded, f.c(2 * kLog2e), f.c(kShifter127));
-  NodeId n = f.sub(z, f.c(kShifter127));
-  NodeId r = f.fma(bounded, f.c(2 * kLog2e), f.b.unary(ScalarOp::neg, n));
-  NodeId e = f.fma(exp2_fraction(f, r), f.value(f.shl(f.bits(z), 23)), f.c(1.0f));
-  NodeId far = f.sub(f.c(1.0f), f.div(f.c(2.0f), e));
-  return f.copy_sign(f.b.select(f.lt(a, f.c(0.55f)), near, far), x);  // -0 keeps its sign
+// h / (1 + h) for h in [0, 2^100], corrected by the residual h - q - q h, which does not see how
+// 1 + h was rounded.
+NodeId quotient_of_sum(const F32& f, NodeId h) {
+  NodeId inverse = f.b.unary(ScalarOp::inverse, f.add(h, f.c(1.0f)));
+  NodeId q = f.mul(h, inverse);
+  NodeId residual = f.fma(f.b.unary(ScalarOp::neg, q), h, f.sub(h, q));
+  return f.fma(residual, inverse, q);
 }
 
-// With e = exp(-|x|): 1 / (1 + e), or for negative x: q = e / (1 + e), which keeps small results
-// exact, and far from 0 e - e q, to which the roundings of the sum and of the quotient matter less.
+// h / (1 + h) with h = (e^(2a) - 1) / 2, a = min(|x|, 9.1), which gives 1 from 9.02 on. With
+// a = n ln(2) / 2 + v it is 2^n (v + v^2 q(v)) + (2^n - 1) / 2, |v| <= ln(2) / 4: where n = 0, v is
+// exact. Relative error of the polynomial 2^-26.1.
+NodeId tanh_f32(const F32& f, NodeId x) {
+  NodeId a = f.at_most(f.abs(x), 9.1f);
+  NodeId z = f.fma(a, f.c(2 * kLog2e), f.c(kShifter127));
+  NodeId n = f.sub(z, f.c(kShifter127));
+  NodeId v = f.fma(n, f.c(-kLn2 / 2), a);  // what kLn2 lacks is 2^-29, n at most 26
+  NodeId q =
+      f.horner(v, {0x1.6b9c7ap-5f, 0x1.12254cp-3f, 0x1.5556f2p-2f, 0x1.5554b4p-1f, 0x1.fffffep-1f});
+  NodeId t = f.fma(f.mul(v, v), q, v);
+  NodeId scale = f.value(f.shl(f.bits(z), 23));
+  NodeId h = f.fma(scale, t, f.fma(scale, f.c(0.5f), f.c(-0.5f)));
+  return f.copy_sign(quotient_of_sum(f, h), x);  // -0 keeps its sign
+}
+
+// q = e / (1 + e) with e = exp(-|x|); 1 - q where x is not negative.
 NodeId sigmoid_f32(const F32& f, NodeId x) {
-  NodeId a = f.at_most(f.abs(x), 104.5f);
-  NodeId e = exp_bounded(f, f.b.unary(ScalarOp::neg, a));
-  NodeId top = f.b.select(f.lt(x, f.c(0.0f)), e, f.c(1.0f));
-  NodeId q = f.div(top, f.add(e, f.c(1.0f)));
-  NodeId small = f.fma(f.b.unary(ScalarOp::neg, e), q, e);
-  return f.b.select(f.lt(x, f.c(-1.0986f)), small, q);
+  NodeId e = exact_exp(f, f.b.unary(ScalarOp::neg, f.at_most(f.abs(x), 104.5f)));
+  NodeId q = quotient_of_sum(f, e);
+  return f.b.select(f.lt(x, f.c(0.0f)), q, f.sub(f.c(1.0f), q));
 }
 
 // |x| < 0.85: x + x p(x^2). Else 1 - 2^(a q(a)), a = |x|, which is 1 from 3.92 on.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace heddle::test {
 namespace {
 
@@ -129,6 +131,12 @@ class Generator {
 
   NodeId as(BodyBuilder& b, NodeId n, DType d) { return b.cast(n, d); }
 
+  // What `inverse` may be given.
+  NodeId bounded(BodyBuilder& b, NodeId x) {
+    NodeId least = b.binary(ScalarOp::max, x, b.constant(b.type(x), 0x1p-9));
+    return b.binary(ScalarOp::min, least, b.constant(b.type(x), 0x1p99));
+  }
+
   NodeId operation(BodyBuilder& b, std::vector<NodeId>& pool) {
     DType d = kArithmetic[pick(std::size(kArithmetic))];
     NodeId x = as(b, any(pool), d), y = as(b, any(pool), d), z = as(b, any(pool), d);
@@ -148,6 +156,7 @@ class Generator {
       case 2:
         return b.select(as(b, any(pool), bool_), x, y);
       case 3:
+        if (fl && pick(4) == 0) return b.unary(ScalarOp::inverse, bounded(b, x));
         return bo ? b.binary(ScalarOp::bit_xor, x, y) : b.fma(x, y, z);
       case 4:
         if (!fl) {
@@ -161,6 +170,10 @@ class Generator {
         static const ScalarOp kBinary[] = {ScalarOp::add, ScalarOp::sub,     ScalarOp::mul,
                                            ScalarOp::div, ScalarOp::rem,     ScalarOp::min,
                                            ScalarOp::max, ScalarOp::min_num, ScalarOp::max_num};
+        // Machines have their own minimum beside a constant.
+        static const double kBeside[] = {0.0, -0.0, 2.5, -1.0, INFINITY, NAN};
+        if (fl && pick(4) == 0) y = b.constant(d, kBeside[pick(std::size(kBeside))]);
+        if (fl && pick(8) == 0) std::swap(x, y);
         return b.binary(kBinary[pick(std::size(kBinary))], x, y);
       }
     }

@@ -122,6 +122,28 @@ KernelCase all_float_ops(DType d) {
   k.nest({{i}, {phase({}, b)}, {}});
   return k.done(0, 77);
 }
+// Extremes beside constants, for which machines have their own minimum; inverses.
+KernelCase beside_constants(DType d) {
+  Maker k("beside_constants_" + std::string(name(d)));
+  Expr n(1000);
+  BufferId x = k.buffer("x", d, {n});
+  Axis i = axis("i", n);
+  BodyBuilder b;
+  NodeId a = b.load(d, {x, {at(i)}});
+  auto out = [&](NodeId v) {
+    BufferId o =
+        k.buffer("o" + std::to_string(k.c.kernel.buffers.size()), d, {n}, BufferRole::output);
+    b.store({o, {at(i)}}, v);
+  };
+  for (double v : {0.0, -0.0, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
+    for (ScalarOp op : {ScalarOp::min, ScalarOp::max, ScalarOp::min_num, ScalarOp::max_num})
+      out(b.binary(op, a, b.constant(d, v)));
+  }
+  NodeId bounded = b.binary(ScalarOp::max, b.unary(ScalarOp::abs, a), b.constant(d, 0x1p-20));
+  out(b.unary(ScalarOp::inverse, b.binary(ScalarOp::min, bounded, b.constant(d, 0x1p20))));
+  k.nest({{i}, {phase({}, b)}, {}});
+  return k.done(0, 77);
+}
 KernelCase casts_from(DType d) {
   Maker k("casts_" + std::string(name(d)));
   Expr n(1003);
@@ -670,8 +692,8 @@ std::vector<KernelCase> kernel_cases() {
   all.push_back(elementwise("elementwise_empty", DType::f32, Expr(0), Expr(20), true));
   all.push_back(elementwise("elementwise_i8", DType::i8, Expr(6), Expr(32)));
   for (DType d : {DType::f32, DType::f64}) {
-    KernelCase c = all_float_ops(d);
-    all.push_back(std::move(c));
+    all.push_back(all_float_ops(d));
+    all.push_back(beside_constants(d));
   }
   for (DType d : {DType::f32, DType::f64, DType::f16, DType::i64, DType::u8})
     all.push_back(casts_from(d));

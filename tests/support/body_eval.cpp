@@ -39,6 +39,8 @@ bool evaluate_f32(const Node& node, DType operand, const Lane* a, const Lane* b,
       return unary([](float x) { return -x; });
     case ScalarOp::abs:
       return unary([](float x) { return std::fabs(x); });
+    case ScalarOp::inverse:
+      return unary([](float x) { return 1 / x; });
     case ScalarOp::add:
       return binary([](float x, float y) { return x + y; });
     case ScalarOp::sub:

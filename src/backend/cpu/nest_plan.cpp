@@ -213,7 +213,7 @@ double Planner::lane_cost(const ir::Body& body, const PhaseForm& form, const Sym
         instructions += access_cost(body, n.payload, resolved.offsets[n.payload], v, lanes, false);
       } else if (n.op == ScalarOp::call || n.op == ScalarOp::rem) {
         instructions += 30.0 * lanes;
-      } else if (n.op == ScalarOp::div || n.op == ScalarOp::sqrt) {
+      } else if (n.op == ScalarOp::div || n.op == ScalarOp::sqrt || n.op == ScalarOp::inverse) {
         instructions += 5;
       } else if (n.op != ScalarOp::constant && n.op != ScalarOp::index && n.op != ScalarOp::row) {
         instructions += 1;

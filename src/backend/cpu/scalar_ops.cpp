@@ -79,6 +79,8 @@ Value* ScalarOps::unary(ScalarOp op, DType d, Value* a) {
         return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a);
       case ScalarOp::sqrt:
         return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a);
+      case ScalarOp::inverse:
+        return b_.CreateFDiv(ConstantFP::get(a->getType(), 1.0), a);
       case ScalarOp::floor:
         return b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, a);
       case ScalarOp::ceil:
@@ -112,11 +114,27 @@ Value* ScalarOps::unary(ScalarOp op, DType d, Value* a) {
   base::check_failed(__FILE__, __LINE__, "unary operation", std::string(name(d)));
 }
 
+// Is it a constant, the same in all lanes, that is neither zero nor NaN?
+static bool plain_number(Value* v) {
+  auto* c = llvm::dyn_cast<Constant>(v);
+  if (c != nullptr && c->getType()->isVectorTy()) c = c->getSplatValue();
+  auto* number = llvm::dyn_cast_or_null<ConstantFP>(c);
+  return number != nullptr && !number->isZero() && !number->isNaN();
+}
+
 // NaN propagates: llvm.minimum and llvm.maximum, which also order -0 < +0. With `_num`, a NaN is
-// replaced by the other.
+// replaced by the other. Beside a plain number one comparison does: the machine's minimum, which
+// takes its second operand for NaN.
 Value* ScalarOps::float_extreme(ScalarOp op, Value* a, Value* b) {
   bool larger = op == ScalarOp::max || op == ScalarOp::max_num;
-  if (op == ScalarOp::min_num || op == ScalarOp::max_num) {
+  bool number = op == ScalarOp::min_num || op == ScalarOp::max_num;
+  if (plain_number(a)) std::swap(a, b);
+  if (plain_number(b)) {
+    Value *first = number ? a : b, *second = number ? b : a;
+    Value* takes = larger ? b_.CreateFCmpOGT(first, second) : b_.CreateFCmpOLT(first, second);
+    return b_.CreateSelect(takes, first, second);
+  }
+  if (number) {
     Value* a_nan = b_.CreateFCmpUNO(a, a);
     Value* b_nan = b_.CreateFCmpUNO(b, b);
     Value* left = b_.CreateSelect(a_nan, b, a);

@@ -82,6 +82,8 @@ const char* unary_name(ScalarOp op) {
       return "hd_abs";
     case ScalarOp::sqrt:
       return "hd_sqrt";
+    case ScalarOp::inverse:
+      return "hd_inverse";
     case ScalarOp::floor:
       return "hd_floor";
     case ScalarOp::ceil:

@@ -221,6 +221,8 @@ HD_FN float hd_reciprocal(float b) {
   const float r = hd_rcp_approx(b);
   return hd_fma(r, hd_fma(-b, r, 1.f), r);
 }
+HD_FN float hd_inverse(float a) { return hd_reciprocal(a); }
+HD_FN double hd_inverse(double a) { return 1.0 / a; }
 HD_FN float hd_quotient(float a, float b, float reciprocal) {
   const float q = a * reciprocal;
   return hd_fma(reciprocal, hd_fma(-b, q, a), q);

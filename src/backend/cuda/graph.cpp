@@ -102,7 +102,6 @@ void CudaRecording::launch(CudaStream& stream) {
   counters.launches.fetch_add(1, std::memory_order_relaxed);
   counters.graph_launches.fetch_add(1, std::memory_order_relaxed);
   HD_CU_AT("recorded graph", cuGraphLaunch, exec_, stream.handle());
-  if (checked != nullptr) stream.note_checked(checked);
 }
 
 // ---- recording
@@ -126,6 +125,8 @@ NodeRecord& GraphRecorder::note(NodeKind kind, CUgraphNode node) {
 
 void GraphRecorder::launch(const target::CompiledKernel& kernel, const target::KernelArgs& args) {
   const CudaKernel& k = cuda_kernel(kernel);
+  // Its faults are looked for in the stream's record.
+  if (k.checked()) throw UnsupportedError("kernels with checks are not recorded");
   recording_.device().enter();
   Launch l = k.prepare(args);
   if (l.grid == 0) return;
@@ -152,7 +153,6 @@ void GraphRecorder::launch(const target::CompiledKernel& kernel, const target::K
   r.block = l.block;
   r.shared = l.shared;
   r.words = words_of(args);
-  if (k.checked()) recording_.checked = k.faults();
 }
 
 void GraphRecorder::call(const target::LibraryCall& call, std::span<void* const> buffers,

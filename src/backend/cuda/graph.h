@@ -36,7 +36,6 @@ class CudaRecording : public target::Recording {
   CUgraphExec exec() const { return exec_; }
   void* workspace() const { return reinterpret_cast<void*>(workspace_); }
   std::vector<NodeRecord> nodes;
-  std::shared_ptr<const FaultTable> checked;
 
  private:
   std::shared_ptr<CudaDevice> device_;

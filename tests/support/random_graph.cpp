@@ -519,7 +519,10 @@ Verdict judge_random_graph(const RandomGraph& random, const std::vector<HostTens
   exact.round = false;
   v.exact = ops::judge(*graph, values, nullptr, exact);
   std::vector<HostTensor> rounded = ops::judge(*graph, values);
-  double floor = std::max(coarsest_rounding(*graph), 0x1p-20);
+  // Terms that cancel exactly for the judge, which sums in f64, leave roundings of their own size.
+  double terms = 1;
+  for (const HostTensor& t : values) terms = std::max(terms, largest(t));
+  double floor = std::max(coarsest_rounding(*graph), 0x1p-19 * terms);
   for (size_t k = 0; k < rounded.size(); ++k) {
     double e = std::max(epsilon(rounded[k].dtype), 0x1p-23);
     v.allowed.push_back(16 * largest_gap(v.exact[k], rounded[k]) + 32 * e * largest(v.exact[k]) +

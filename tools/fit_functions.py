@@ -122,22 +122,22 @@ def main():
             "f32",
             "f",
         )
-    # tanh(x) = x + x^3 p(x^2) for |x| < bound; relative error. t = x^2.
-    for bound, n in ((0.5, 4), (0.55, 4), (0.6, 5)):
-        p = divided(lambda t: (mp.tanh(mp.sqrt(t)) - mp.sqrt(t)) / mp.sqrt(t) ** 3, mp.mpf(-1) / 3)
-        show(
-            f"tanh p(x^2), |x| < {bound}, {n} terms",
-            fit_rounded(
-                p,
-                lambda t: t * mp.sqrt(t) / mp.tanh(mp.sqrt(t)) if t else mp.mpf(0),
-                list(range(n)),
-                mp.mpf(0),
-                mp.mpf(bound) ** 2,
-                "f32",
-            ),
+    # expm1(2 v) / 2 = v + v^2 q(v), |v| <= ln(2) / 4; relative error.
+    quarter = mp.log(2) / 4 * mp.mpf("1.0005")
+    q = divided(lambda v: (mp.expm1(2 * v) / 2 - v) / v**2, 1)
+    show(
+        "tanh q, 5 terms",
+        fit_rounded(
+            q,
+            lambda v: abs(v * v / (mp.expm1(2 * v) / 2)) if v else mp.mpf(0),
+            list(range(5)),
+            -quarter,
+            quarter,
             "f32",
-            "f",
-        )
+        ),
+        "f32",
+        "f",
+    )
     # log(1 + f) = f - f^2 / 2 + f^3 p(f); relative error.
     low, high = mp.sqrt(0.5) - 1, mp.sqrt(2) - 1
     p = divided(lambda f: (mp.log(1 + f) - f + f**2 / 2) / f**3, mp.mpf(1) / 3)

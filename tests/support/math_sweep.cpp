@@ -14,7 +14,7 @@ const std::vector<SweptFunction>& swept_functions() {
   static const std::vector<SweptFunction> functions = {
       {"exp", ops::exp_node, [](double x) { return std::exp(x); }, 1.67},
       {"log", ops::log_node, [](double x) { return std::log(x); }, 0.94},
-      {"tanh", ops::tanh_node, [](double x) { return std::tanh(x); }, 1.75},
+      {"tanh", ops::tanh_node, [](double x) { return std::tanh(x); }, 1.72},
       {"sigmoid", ops::sigmoid_node,
        [](double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); },
        1.48},

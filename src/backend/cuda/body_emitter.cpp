@@ -298,8 +298,6 @@ std::string BodyEmitter::inside_text(uint32_t access) {
 
 std::string BodyEmitter::load_text(NodeId n) {
   const ir::Node& x = node(n);
-  if (preloaded_ && preloads(n) && in_pack_.count(n) == 0)
-    return base::cat("m", n, "[", at_.trip, "]");
   if (auto it = in_pack_.find(n); it != in_pack_.end())
     return base::cat("hd_lane<", c_type(x.type), ">(g", it->second.first, ".w, ", it->second.second,
                      ")");
@@ -405,10 +403,6 @@ void BodyEmitter::emit_load_pack(size_t pack) {
   ir::BufferId b = body().accesses[x.payload].buffer;
   int n = static_cast<int>(nodes.size());
   int bytes = memory_bytes(k_.kernel.buffers[b].dtype) * n;
-  if (preloaded_ && preloads(nodes[0])) {
-    k_.out.line("const hd_pack<", bytes, "> g", pack, " = h", pack, "[", at_.trip, "];");
-    return;
-  }
   std::string load = base::cat(k_.read_only.count(b) != 0 ? "hd_load_const<" : "hd_load<", bytes,
                                ">(", pointer(x.payload), ")");
   if (x.a == kNoNode) {

@@ -1,8 +1,6 @@
 // Bodies as text: the order in which nodes are written, and quotients without branches.
 #include "backend/cuda/kernel_context.h"
 
-#include <algorithm>
-
 namespace heddle::cuda {
 
 using ir::kNoNode;
@@ -10,9 +8,6 @@ using ir::NodeId;
 using ir::ScalarOp;
 
 namespace {
-
-constexpr int64_t kMaxPreloads = 96;  // registers
-constexpr int kPreloadThreads = 512;  // that a multiprocessor holds nevertheless
 
 bool is_cheap(ScalarOp op) {
   return op != ScalarOp::div && op != ScalarOp::rem && op != ScalarOp::sqrt &&
@@ -54,68 +49,6 @@ void BodyEmitter::find_early() {
     if (!early_[n]) continue;
     for (NodeId o : needs(n)) early_[o] = true;
   }
-}
-
-bool BodyEmitter::preloads(NodeId n) const {
-  const ir::Node& x = node(n);
-  return early_[n] && x.op == ScalarOp::load && phase_.varying[n] &&
-         !is_local(k_.kernel.buffers[body().accesses[x.payload].buffer]);
-}
-
-bool BodyEmitter::use_preloads(int64_t trips) {
-  if (nest_.lanes != 1 || trips < 2 || segments_ > 1 || k_.check_bounds) return false;
-  const ir::Body& b = body();
-  if (std::all_of(b.stores.begin(), b.stores.end(), [&](const ir::Store& s) {
-        return is_local(k_.kernel.buffers[b.accesses[s.access].buffer]);
-      }))
-    return false;
-  int64_t words = 0;
-  for (NodeId n = 0; n < b.nodes.size(); ++n) {
-    if (!preloads(n)) continue;
-    auto pack = in_pack_.find(n);
-    if (pack != in_pack_.end() && b.nodes[n].a != kNoNode) return false;
-    bool narrow = memory_bytes(b.nodes[n].type) < 4;
-    if (pack == in_pack_.end() || pack->second.second == 0 || !narrow)
-      words += std::max(1, memory_bytes(b.nodes[n].type) / 4);
-  }
-  if (words == 0 || words * trips > kMaxPreloads) return false;
-  std::set<size_t> packs;
-  for (NodeId n = 0; n < b.nodes.size(); ++n) {
-    if (!preloads(n)) continue;
-    auto pack = in_pack_.find(n);
-    if (pack == in_pack_.end()) {
-      k_.out.line(c_type(b.nodes[n].type), " m", n, "[", trips, "];");
-    } else if (packs.insert(pack->second.first).second) {
-      const std::vector<uint32_t>& nodes = phase_.load_packs[pack->second.first];
-      ir::BufferId buffer = b.accesses[b.nodes[n].payload].buffer;
-      auto bytes = static_cast<size_t>(memory_bytes(k_.kernel.buffers[buffer].dtype));
-      k_.out.line("hd_pack<", bytes * nodes.size(), "> h", pack->second.first, "[", trips, "];");
-    }
-  }
-  k_.min_blocks = std::max(k_.min_blocks, kPreloadThreads / k_.block);
-  return true;
-}
-
-void BodyEmitter::preload() {
-  name_lane("b");
-  for (NodeId n = 0; n < body().nodes.size(); ++n) {
-    if (early_[n] && !phase_.varying[n]) emit_node(n);
-  }
-  open_lanes();
-  for (NodeId n = 0; n < body().nodes.size(); ++n) {
-    if (!early_[n] || !phase_.varying[n]) continue;
-    if (!preloads(n)) {
-      emit_node(n);
-    } else if (auto pack = in_pack_.find(n); pack == in_pack_.end()) {
-      k_.out.line("m", n, "[", at_.trip, "] = ", load_text(n), ";");
-    } else if (written_packs_.count(pack->second.first) == 0) {
-      emit_load_pack(pack->second.first);
-      k_.out.line("h", pack->second.first, "[", at_.trip, "] = g", pack->second.first, ";");
-    }
-  }
-  close_lanes();
-  written_packs_.clear();
-  preloaded_ = true;
 }
 
 bool BodyEmitter::use_quick() {

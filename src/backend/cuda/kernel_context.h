@@ -27,7 +27,6 @@ struct KernelContext {
   int block = 256;     // threads
   bool exact = false;  // one nest, the grid fits it: no loop around it
   bool single_thread = false;
-  int min_blocks = 1;  // a multiprocessor should hold, at least
   bool check_bounds = false;
   unsigned off = 0;                  // Form
   std::set<ir::BufferId> read_only;  // may be read through the read-only path
@@ -74,10 +73,6 @@ class BodyEmitter {
   // holds unless the generated `slow` is true; redo_slow() writes it again, plainly.
   bool use_quick();
   void redo_slow();
-  // Before a loop of `trips` points a thread, whose stores no load may pass: the loads of all of
-  // them wait together, in arrays by `trip`. preload() stands in a loop of its own.
-  bool use_preloads(int64_t trips);
-  void preload();
   void prefix();
   // Values of segment `s`, lane by lane. Scan nodes of level s + 1 are the caller's to write
   // between the segments.
@@ -110,7 +105,6 @@ class BodyEmitter {
   const char* store_function() const { return nest_.streams ? "hd_store_stream<" : "hd_store<"; }
   void find_levels();
   void find_early();
-  bool preloads(ir::NodeId n) const;
   ir::NodeId stored_value(const ir::Store& s) const;
   void name_lane(const char* suffix);
 
@@ -124,9 +118,8 @@ class BodyEmitter {
   int segments_ = 1;
   int current_ = 0;  // segment that is being written
   std::vector<int> level_;
-  std::vector<bool> early_;  // loads, and what they need: written first, to wait together
-  std::vector<bool> array_;  // kept in an array over the lanes
-  bool preloaded_ = false;
+  std::vector<bool> early_;     // loads, and what they need: written first, to wait together
+  std::vector<bool> array_;     // kept in an array over the lanes
   std::set<ir::NodeId> quick_;  // quotients without branches
   // Load nodes -> (pack, element of it); packs whose load is written.
   std::map<ir::NodeId, std::pair<size_t, size_t>> in_pack_;

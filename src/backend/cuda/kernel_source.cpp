@@ -172,14 +172,16 @@ std::string KernelWriter::signature() {
   add("void* hd_parts");
   // At least 1024 threads a multiprocessor where rows are kept in registers: loads must overlap
   // work.
+  int blocks = 1;
   if (k_.exact && (plans_[0].mapping == Mapping::group || plans_[0].lookback))
-    k_.min_blocks = std::clamp(1024 / k_.block, 1, 16);
+    blocks = std::clamp(1024 / k_.block, 1, 16);
   k_.out.open();
   for (size_t s = 0; s < kernel_.symbols.size(); ++s) {
     k_.out.line("const idx e", s, " = (idx)n", s, "; (void)e", s, ";");
     k_.names.set(kernel_.symbols[s], "e" + std::to_string(s));
   }
-  return base::cat(out_.entry, "(", parameters, ") {\n");
+  return base::cat("HD_KERNEL(", k_.block, ", ", blocks, ") ", out_.entry, "(", parameters,
+                   ") {\n");
 }
 
 void KernelWriter::locals() {
@@ -349,7 +351,6 @@ KernelSource KernelWriter::write() {
   locals();
   statements(kernel_.body);
   k_.out.close();
-  head = base::cat("HD_KERNEL(", k_.block, ", ", k_.min_blocks, ") ", head);
   finish_shape();
   out_.shape.shared_bytes = k_.shared_bytes;
   HD_CHECK(k_.shared_bytes <= std::max<int64_t>(device_.shared_memory, 48 << 10), "kernel ",

@@ -538,6 +538,19 @@ void NestEmitter::group_loop(size_t p, std::vector<Fold>& folds) {
   std::string n = inner_total(p);
   if (nest_.lanes > 1) n = base::cat("hd_udiv(", n, ", ", nest_.lanes, ")");
   auto trips = static_trips(p);
+  bool closed_if = false;
+  if (trips) {
+    int64_t vectors = *total(phase.inner).constant() / nest_.lanes;
+    k_.out.open("HD_UNROLL for (int t = 0; t < ", *trips, "; ++t)");
+    k_.out.line("const idx i = (idx)t * ", nest_.group, " + lane;");
+    if (vectors != *trips * nest_.group) {
+      k_.out.open("if (i < ", vectors, ")");
+      closed_if = true;
+    }
+  } else {
+    k_.out.open("HD_UNROLL4 for (idx i = lane; i < ", n, "; i += ", nest_.group, ")");
+  }
+  decode_inner(p);
   PointText at;
   at.flat = nest_.lanes > 1 ? base::cat("i * ", nest_.lanes) : "i";
   at.trip = "t";
@@ -546,27 +559,6 @@ void NestEmitter::group_loop(size_t p, std::vector<Fold>& folds) {
   if (nest_.replicated && !k_.single_thread)
     at.store_guard += (at.store_guard.empty() ? "" : " && ") + leader();
   BodyEmitter body(k_, nest_, phase, at, trips ? &caches_ : nullptr, p, locals_);
-  bool guarded = trips && *total(phase.inner).constant() != *trips * nest_.group * nest_.lanes;
-  auto open = [&] {
-    if (trips) {
-      k_.out.open("HD_UNROLL for (int t = 0; t < ", *trips, "; ++t)");
-      k_.out.line("const idx i = (idx)t * ", nest_.group, " + lane;");
-    } else {
-      k_.out.open("HD_UNROLL4 for (idx i = lane; i < ", n, "; i += ", nest_.group, ")");
-    }
-    if (guarded) k_.out.open("if (i < ", *total(phase.inner).constant() / nest_.lanes, ")");
-    decode_inner(p);
-  };
-  auto close = [&] {
-    if (guarded) k_.out.close();
-    k_.out.close();
-  };
-  if (trips && body.use_preloads(*trips)) {
-    open();
-    body.preload();
-    close();
-  }
-  open();
   bool quick = folds.empty() && body.use_quick();
   body.prefix();
   body.declare_arrays();
@@ -576,7 +568,8 @@ void NestEmitter::group_loop(size_t p, std::vector<Fold>& folds) {
   body.close_lanes();
   if (quick) body.redo_slow();
   body.stores();
-  close();
+  if (closed_if) k_.out.close();
+  k_.out.close();
 }
 
 void NestEmitter::group_fold(size_t p, std::vector<Fold>& folds) {

@@ -288,6 +288,25 @@ TEST_F(Gpu, RecordingPatchedInPlace) {
   EXPECT_FALSE(stream_->update(*recording, twice));
 }
 
+// A recording holds no workspace while it is idle: it takes that of the stream it is launched on.
+TEST_F(Gpu, RecordingsUseTheWorkspaceOfTheStream) {
+  std::unique_ptr<target::Stream> other = device_->create_stream();
+  for (const KernelCase& c : kernel_cases()) {
+    SCOPED_TRACE(c.name);
+    auto kernel = device_->emitter().compile(c.kernel, {});
+    OnDevice m(*this, c);
+    stream_->synchronize();
+    int64_t live = device_->memory().live;
+    auto recording = stream_->record([&](target::Recorder& r) { r.launch(*kernel, m.args()); });
+    EXPECT_EQ(device_->memory().live, live);
+    other->launch(*recording);
+    other->synchronize();
+    CaseMemory want(c), got = m.read();
+    loop::interpret(c.kernel, want.args(c));
+    EXPECT_EQ(compare(c, want.pointers(), got.pointers()), "");
+  }
+}
+
 // A cooperative kernel in a recording, and inside a conditional body.
 TEST_F(Gpu, CooperativeKernelsRecord) {
   for (const KernelCase& c : kernel_cases()) {

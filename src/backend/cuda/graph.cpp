@@ -3,7 +3,9 @@
 #include "base/check.h"
 #include "target/counters.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace heddle::cuda {
 
@@ -73,9 +75,11 @@ std::mutex& capture_mutex() {
 
 }  // namespace
 
-CudaRecording::CudaRecording(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {
+CudaRecording::CudaRecording(std::shared_ptr<CudaDevice> device, void* workspace)
+    : device_(std::move(device)), owns_workspace_(workspace == nullptr) {
   device_->enter();
-  workspace_ = reinterpret_cast<CUdeviceptr>(device_->allocator().allocate(kWorkspace, nullptr));
+  if (owns_workspace_) workspace = device_->allocator().allocate(kWorkspace, nullptr);
+  workspace_ = reinterpret_cast<CUdeviceptr>(workspace);
   HD_CU_AT("record", cuGraphCreate, &graph_, 0);
 }
 
@@ -84,7 +88,7 @@ CudaRecording::~CudaRecording() {
     device_->enter();
     if (exec_ != nullptr) driver().cuGraphExecDestroy_(exec_);
     if (graph_ != nullptr) driver().cuGraphDestroy_(graph_);
-    device_->allocator().release(workspace(), nullptr);
+    if (owns_workspace_) device_->allocator().release(workspace(), nullptr);
   } catch (const Error&) {
     // The context is lost; the driver frees what it held.
   }
@@ -96,8 +100,41 @@ void CudaRecording::instantiate() {
   HD_CU_AT("instantiate the recording", cuGraphInstantiate, &exec_, graph_, 0);
 }
 
+bool CudaRecording::has_conditions() const {
+  return std::ranges::any_of(nodes,
+                             [](const NodeRecord& r) { return r.kind == NodeKind::condition; });
+}
+
+CUresult CudaRecording::patch(NodeRecord& record) {
+  // Addresses and symbols are words of the same size, in the order of the signature.
+  std::span<const int64_t> words(reinterpret_cast<const int64_t*>(record.words.data()),
+                                 record.words.size());
+  LaunchParameters p({{}, words}, workspace());
+  CUDA_KERNEL_NODE_PARAMS params = {};
+  params.func = record.function;
+  params.gridDimX = record.grid;
+  params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = record.block;
+  params.blockDimY = params.blockDimZ = 1;
+  params.sharedMemBytes = record.shared;
+  params.kernelParams = p.pointers;
+  count_driver_call();
+  return driver().cuGraphExecKernelNodeSetParams_(exec_, record.node, &params);
+}
+
+void CudaRecording::bind(void* workspace) {
+  if (owns_workspace_ || workspace == this->workspace()) return;
+  workspace_ = reinterpret_cast<CUdeviceptr>(workspace);
+  for (NodeRecord& r : nodes) {
+    if (r.kind != NodeKind::kernel) continue;
+    if (CUresult code = patch(r); code != CUDA_SUCCESS)
+      driver_failed(code, "cuGraphExecKernelNodeSetParams", "another stream's workspace");
+  }
+}
+
 void CudaRecording::launch(CudaStream& stream) {
   device_->enter();
+  bind(stream.workspace());
   auto& counters = target::runtime_counters();
   counters.launches.fetch_add(1, std::memory_order_relaxed);
   counters.graph_launches.fetch_add(1, std::memory_order_relaxed);
@@ -308,23 +345,9 @@ void GraphUpdater::launch(const target::CompiledKernel& kernel, const target::Ke
   }
   std::vector<uint64_t> words = words_of(args);
   if (words == r->words && r->grid == l.grid) return;
-  patch_kernel(*r, l, args, std::move(words));
-}
-
-void GraphUpdater::patch_kernel(NodeRecord& r, const Launch& l, const target::KernelArgs& args,
-                                std::vector<uint64_t> words) {
-  LaunchParameters p(args, recording_.workspace());
-  CUDA_KERNEL_NODE_PARAMS params = {};
-  params.func = l.variant->function;
-  params.gridDimX = l.grid;
-  params.gridDimY = params.gridDimZ = 1;
-  params.blockDimX = l.block;
-  params.blockDimY = params.blockDimZ = 1;
-  params.sharedMemBytes = l.shared;
-  params.kernelParams = p.pointers;
-  patched(driver().cuGraphExecKernelNodeSetParams_(recording_.exec(), r.node, &params));
-  r.words = std::move(words);
-  r.grid = l.grid;
+  r->words = std::move(words);
+  r->grid = l.grid;
+  if (recording_.patch(*r) != CUDA_SUCCESS) same_ = false;
 }
 
 void GraphUpdater::call(const target::LibraryCall& call, std::span<void* const> buffers,
@@ -399,11 +422,18 @@ void GraphUpdater::if_else(const void* predicate, const std::function<void(Recor
 
 std::unique_ptr<target::Recording> CudaStream::record(
     const std::function<void(target::Recorder&)>& body) {
-  auto recording = std::make_unique<CudaRecording>(device_);
-  HD_CU_AT("record", cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(recording->workspace()), 0,
-           static_cast<size_t>(kWorkspace), stream_);
-  GraphRecorder recorder(*recording, recording->graph(), false);
-  body(recorder);
+  auto make = [&](void* shared) {
+    auto recording = std::make_unique<CudaRecording>(device_, shared);
+    GraphRecorder recorder(*recording, recording->graph(), false);
+    body(recorder);
+    return recording;
+  };
+  std::unique_ptr<CudaRecording> recording = make(workspace());
+  if (recording->has_conditions()) {
+    recording = make(nullptr);
+    HD_CU_AT("record", cuMemsetD8Async, reinterpret_cast<CUdeviceptr>(recording->workspace()), 0,
+             static_cast<size_t>(kWorkspace), stream_);
+  }
   recording->instantiate();
   return recording;
 }

@@ -23,13 +23,20 @@ struct NodeRecord {
   const target::LibraryCall* call = nullptr;
 };
 
+// Kernels use the workspace of the stream that the recording is launched on, so that an idle
+// recording holds none. Not every driver patches nodes inside conditional bodies: a recording with
+// such has a workspace of its own.
 class CudaRecording : public target::Recording {
  public:
-  explicit CudaRecording(std::shared_ptr<CudaDevice> device);
+  // `workspace`: of a stream; null: its own.
+  CudaRecording(std::shared_ptr<CudaDevice> device, void* workspace);
   ~CudaRecording() override;
 
   void instantiate();
   void launch(CudaStream& stream);
+  bool has_conditions() const;
+  // Gives a kernel's node what its record says.
+  CUresult patch(NodeRecord& record);
 
   CudaDevice& device() { return *device_; }
   CUgraph graph() const { return graph_; }
@@ -41,7 +48,10 @@ class CudaRecording : public target::Recording {
   std::shared_ptr<CudaDevice> device_;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
+  void bind(void* workspace);
+
   CUdeviceptr workspace_ = 0;
+  bool owns_workspace_ = false;
 };
 
 // Adds commands to a graph (or a conditional body of it), each after the one before.
@@ -95,8 +105,6 @@ class GraphUpdater : public target::Recorder {
   NodeRecord* next(NodeKind kind);
   void condition(const void* predicate);
   void patched(CUresult code);
-  void patch_kernel(NodeRecord& r, const Launch& l, const target::KernelArgs& args,
-                    std::vector<uint64_t> words);
 
   CudaRecording& recording_;
   size_t at_ = 0;

@@ -13,24 +13,38 @@ int64_t ArenaPool::rounded(int64_t bytes) {
   return bytes > INT64_MAX - step ? bytes : (bytes + step - 1) / step * step;
 }
 
+Arena ArenaPool::take_idle(int64_t bytes, const void* wanted) {
+  auto chosen = idle_.end();
+  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+    if (it->bytes < bytes) continue;
+    if (it->memory == wanted) {
+      chosen = it;
+      break;
+    }
+    if (chosen == idle_.end() || it->bytes <= chosen->bytes) chosen = it;
+  }
+  if (chosen == idle_.end()) return {};
+  Arena arena = *chosen;
+  idle_.erase(chosen);
+  return arena;
+}
+
+// Notes who has it. Work of hosts is done when it is given: nobody shares there.
+Arena ArenaPool::lend(Arena arena, const target::Stream* stream) {
+  if (stream != nullptr && !device_.host_memory()) lent_.push_back({arena, stream, 1});
+  return arena;
+}
+
 Arena ArenaPool::take(int64_t bytes, const void* wanted, target::Stream* stream) {
   std::optional<Arena> outgrown;
   {
     std::lock_guard lock(mutex_);
-    auto chosen = idle_.end();
-    for (auto it = idle_.begin(); it != idle_.end(); ++it) {
-      if (it->bytes < bytes) continue;
-      if (it->memory == wanted) {
-        chosen = it;
-        break;
-      }
-      if (chosen == idle_.end() || it->bytes <= chosen->bytes) chosen = it;
+    for (Lent& l : lent_) {
+      if (l.stream != stream || l.arena.bytes < bytes) continue;
+      ++l.runs;  // this work comes after that of the others
+      return l.arena;
     }
-    if (chosen != idle_.end()) {
-      Arena arena = *chosen;
-      idle_.erase(chosen);
-      return arena;
-    }
+    if (Arena idle = take_idle(bytes, wanted); idle.memory != nullptr) return lend(idle, stream);
     if (!idle_.empty()) {  // too small: a larger one takes the place of the one used last
       outgrown = idle_.back();
       idle_.pop_back();
@@ -38,7 +52,18 @@ Arena ArenaPool::take(int64_t bytes, const void* wanted, target::Stream* stream)
   }
   if (outgrown) release(*outgrown);
   int64_t size = rounded(bytes);
-  return {device_.allocate(size, stream), size};
+  Arena made{device_.allocate(size, stream), size};
+  std::lock_guard lock(mutex_);
+  return lend(made, stream);
+}
+
+bool ArenaPool::last_run(Arena arena) noexcept {
+  auto it = std::find_if(lent_.begin(), lent_.end(),
+                         [&](const Lent& l) { return l.arena.memory == arena.memory; });
+  if (it == lent_.end()) return true;
+  if (--it->runs > 0) return false;
+  lent_.erase(it);
+  return true;
 }
 
 void ArenaPool::give(Arena arena) noexcept {
@@ -46,6 +71,7 @@ void ArenaPool::give(Arena arena) noexcept {
   Arena dropped;
   {
     std::lock_guard lock(mutex_);
+    if (!last_run(arena)) return;
     if (idle_.size() >= kIdle) {
       dropped = idle_.front();
       idle_.erase(idle_.begin());

@@ -242,6 +242,8 @@ void DeviceContext::wait_default_queue() {
 }
 
 void DeviceContext::trim() {
+  Queue::State* queue = queue_made_.load(std::memory_order_acquire);
+  if (queue != nullptr && !queue->lost()) queue->finish_given();
   arenas_.clear();
   device_->trim();
 }

@@ -25,7 +25,9 @@ class DeviceContext {
   void give_stream(std::unique_ptr<target::Stream> stream);
   ConstantStore& constants() { return constants_; }
   plan::ArenaPool& arenas() { return arenas_; }
-  void trim();  // idle arenas, then what the device's allocator caches
+  // What work on the default queue holds, once it is done; idle arenas; what the device's allocator
+  // caches.
+  void trim();
   const std::shared_ptr<Queue::State>& default_queue();
   // Nothing waits in the default queue (which may not exist yet).
   bool default_queue_idle() const;

@@ -353,10 +353,10 @@ void Queue::State::run_now(const std::function<void(target::Stream&)>& f) {
 
 void Queue::State::wait_for_jobs() {
   worker.wait();
-  if (in_flight_.load(std::memory_order_acquire) != 0) synchronize();
+  if (in_flight_.load(std::memory_order_acquire) != 0) finish_given();
 }
 
-void Queue::State::synchronize() {
+void Queue::State::finish_given() {
   int64_t ticket = last_ticket();
   std::exception_ptr error = wait_for_work(nullptr);
   // In a completion handler nothing is finished: its thread is the one that does so.
@@ -366,7 +366,7 @@ void Queue::State::synchronize() {
 
 void Queue::State::wait() {
   worker.wait();
-  synchronize();
+  finish_given();
   std::exception_ptr error;
   {
     std::lock_guard lock(error_mutex_);

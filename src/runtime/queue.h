@@ -99,6 +99,8 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   void run_now(const std::function<void(target::Stream&)>& f);
   void wait();           // rethrows the first error since the last wait
   void wait_for_jobs();  // their errors stay for wait()
+  // Waits for what the stream has and lets go of what that used.
+  void finish_given();
   // Jobs that are not finished.
   int64_t pending() const { return worker.pending() + in_flight_.load(std::memory_order_acquire); }
   bool lost() const { return worker.lost(); }
@@ -130,7 +132,6 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   void settle_awaited(int64_t ticket, const std::exception_ptr& error);
   void finish(Flight& flight, const std::exception_ptr& error);
   void sweep();
-  void synchronize();
   bool much_in_flight() const;
   void keep(const std::exception_ptr& error);
 

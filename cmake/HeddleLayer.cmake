@@ -155,10 +155,12 @@ function(heddle_pch_sum owner)
   file(WRITE "${folder}/CMakeFiles/${owner}.dir/cmake_pch.hxx.gch.sum" "${digest}\n")
 endfunction()
 
-# generated/build_info.h: HEDDLE_VERSION_STRING and HEDDLE_ABI_HASH, a hash of all headers. A backend that was built with
-# other headers than the core that loads it is refused. Include it in one source file a library only.
+# generated/build_info.h: HEDDLE_VERSION_STRING and HEDDLE_ABI_HASH, a hash of all headers and of the CPU emitter, which
+# decides what code the disk cache holds for a kernel. A backend that was built with others than the core that loads it is
+# refused. Include it in one source file a library only.
 function(heddle_build_info)
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h" "${PROJECT_SOURCE_DIR}/src/*.h")
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h" "${PROJECT_SOURCE_DIR}/src/*.h"
+       "${PROJECT_SOURCE_DIR}/src/backend/cpu/*.cpp")
   set(out "${HEDDLE_INC}/generated/generated/build_info.h")
   string(REPLACE ";" "\n" listing "${headers}")
   file(WRITE "${PROJECT_BINARY_DIR}/headers.txt.new" "${listing}\n")

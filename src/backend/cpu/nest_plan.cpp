@@ -49,7 +49,8 @@ class Planner {
   double access_cost(const ir::Body& body, uint32_t access, const Expr& offset, const SymbolRef& v,
                      int lanes, bool store) const;
   int lanes_of(const std::vector<const ir::Phase*>& phases) const;
-  int unroll_of(const VectorLoop& loop, double instructions, bool heavy) const;
+  int unroll_of(const VectorLoop& loop, const std::vector<size_t>& phases, double instructions,
+                bool heavy) const;
   void use_outer(size_t axis);
   void use_inner(size_t p, int axis);
   void find_tile();
@@ -305,11 +306,20 @@ double Planner::inner_cost(size_t p, int* best) const {
   return cost;
 }
 
-int Planner::unroll_of(const VectorLoop& loop, double instructions, bool heavy) const {
+// Vectors side by side: each operation waits for the one before, four cycles and more, while a
+// processor starts two a cycle. Folds keep accumulators beside them.
+int Planner::unroll_of(const VectorLoop& loop, const std::vector<size_t>& phases,
+                       double instructions, bool heavy) const {
   int unroll = instructions <= 20 ? 4 : instructions <= 80 ? 2 : 1;
+  bool folds = std::any_of(phases.begin(), phases.end(), [&](size_t p) {
+    return !nest_.phases[p].reductions.empty() || !nest_.phases[p].body.scans.empty();
+  });
+  constexpr int kWideVector = 64;  // bytes; such machines have 32 registers, the others 16
+  if (unroll == 2 && !folds) unroll = target_.vector_bytes >= kWideVector ? 4 : 3;
   if (heavy) unroll = std::min(unroll, 2);
   double extent = std::max(estimate(loop.extent), 1.0);
-  while (unroll > 1 && extent < static_cast<double>(loop.lanes) * unroll) unroll /= 2;
+  while (unroll > 1 && extent < static_cast<double>(loop.lanes) * unroll)
+    unroll = unroll == 3 ? 2 : unroll / 2;
   return unroll;
 }
 
@@ -374,7 +384,7 @@ void Planner::use_outer(size_t axis) {
     phases.push_back(p);
     forms.push_back(out_.phases[p].form);
   }
-  loop.unroll = unroll_of(loop, most, heavy);
+  loop.unroll = unroll_of(loop, phases, most, heavy);
   segments(loop, phases, forms, {0, v.extent}, 0);
   find_tile();
 }
@@ -415,7 +425,7 @@ void Planner::use_inner(size_t p, int axis) {
   loop.extent = plan.form.loops[k].extent;
   loop.lanes = lanes_of({&nest_.phases[p]});
   double instructions = lane_cost(nest_.phases[p].body, plan.form, loop.v, loop.extent, loop.lanes);
-  loop.unroll = unroll_of(loop, instructions, plan.has_arg);
+  loop.unroll = unroll_of(loop, {p}, instructions, plan.has_arg);
   segments(loop, {p}, {plan.form}, {0, loop.extent}, 0);
 }
 

@@ -6,7 +6,6 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 namespace heddle::cpu {
@@ -222,16 +221,14 @@ void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo
   }
   if (loop.lanes > 1 && !s.narrow) {
     Value* n = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(hi, lo), e_.i64(0));
-    auto end_of = [&](int64_t step) { return b.CreateSub(hi, b.CreateURem(n, e_.i64(step))); };
-    // What a constant extent has no points for is not written. Pieces are multiples of every group
-    // of a power of two.
+    auto end_of = [&](int64_t step) { return b.CreateAdd(lo, b.CreateAnd(n, e_.i64(-step))); };
+    // What a constant extent has no points for is not written. Pieces are multiples of every group.
     int64_t group_points = static_cast<int64_t>(loop.lanes) * loop.unroll;
     int64_t known = loop.segments.size() == 1 ? loop.extent.constant_or(1) : 1;
-    bool once = &loop == &plan_.vector && plan_.rows.empty() && loop.segments.size() == 1 &&
-                std::has_single_bit(static_cast<uint64_t>(group_points));
+    bool once = &loop == &plan_.vector && plan_.rows.empty() && loop.segments.size() == 1;
     Value* start = lo;
     if (loop.unroll > 1) {
-      Value* middle = end_of(group_points);
+      Value* middle = end_of(static_cast<int64_t>(loop.lanes) * loop.unroll);
       part(start, middle, loop.lanes, loop.unroll);
       start = middle;
     }

@@ -25,8 +25,12 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # Kernels compiled beforehand; a cache of one's own is used if it is set.
 if [ -z "${HEDDLE_CACHE_DIR:-}" ] && [ -f "$here/kernels.tar.xz" ]; then
-  [ -d "$here/kernels" ] || python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
-    "$here/kernels.tar.xz" "$here"
+  if [ ! -d "$here/kernels" ]; then  # aside first: two may begin at once
+    aside=$(mktemp -d "$here/unpacked.XXXXXX")
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/kernels.tar.xz" "$aside"
+    mv -T "$aside/kernels" "$here/kernels" 2>/dev/null || true
+    rm -rf "$aside"
+  fi
   export HEDDLE_CACHE_DIR=$here/kernels
 fi
 export HEDDLE_TEST_DATA=$here/tests/data HEDDLE_PHOTOS=$here/photos HEDDLE_CLI=$here/bin/heddle

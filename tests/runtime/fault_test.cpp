@@ -10,12 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <malloc.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <numeric>
 
 namespace hd = heddle;
@@ -301,78 +299,6 @@ TEST(Faults, AForkedChildWorks) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << device.name() << ": " << status;
     EXPECT_EQ(e.run({feed})[0].to_vector<float>(), expected);
   }
-}
-
-// -------------------------------------------------------------------------------- beyond 32 bits
-
-int64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  int64_t kib = 0;
-  while (file >> word) {
-    if (word == "MemAvailable:" && file >> kib) return kib * 1024;
-  }
-  return 0;
-}
-
-// Zero bytes that take no memory until they are written.
-class Zeros {
- public:
-  explicit Zeros(int64_t bytes)
-      : bytes_(static_cast<size_t>(bytes)),
-        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
-    if (data_ != MAP_FAILED) madvise(data_, bytes_, MADV_HUGEPAGE);  // few page faults
-  }
-  ~Zeros() {
-    if (data_ != MAP_FAILED) munmap(data_, bytes_);
-  }
-  Zeros(const Zeros&) = delete;
-  Zeros& operator=(const Zeros&) = delete;
-  int8_t* data() const { return data_ == MAP_FAILED ? nullptr : static_cast<int8_t*>(data_); }
-
- private:
-  size_t bytes_;
-  void* data_;
-};
-
-TEST(Large, AboveFourGiBAreReadAtTheirEnds) {
-  hd::Device device;
-  if (device.name() != "cpu") GTEST_SKIP() << "the interpreter is too slow for it";
-  if (available_bytes() < int64_t{3} << 30) GTEST_SKIP() << "less than 3 GiB of memory are free";
-  const int64_t n = (int64_t{1} << 32) + 5;
-  Zeros memory(n);
-  if (memory.data() == nullptr) GTEST_SKIP() << "the system maps no 4 GiB";
-  memory.data()[0] = 3, memory.data()[n - 1] = 7, memory.data()[(int64_t{1} << 32) - 1] = 11;
-  hd::Graph graph;
-  hd::Tensor x = graph.placeholder(hd::i8, {n}, "x");
-  hd::Tensor ends = hd::concat({hd::slice(x, {.starts = {0}, .stops = {2}}),
-                                hd::slice(x, {.starts = {n - 7}, .stops = {n}})},
-                               0);
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {ends + 1.0}}, device);
-  hd::Array feed = hd::Array::wrap(hd::i8, {n}, {1}, memory.data(), device);
-  EXPECT_EQ(e.run({feed})[0].to_vector<int8_t>(),
-            (std::vector<int8_t>{4, 1, 1, 12, 1, 1, 1, 1, 8}));
-}
-
-TEST(Large, Above2To31ElementsAreWrittenAtTheirEnds) {
-  hd::Device device;
-  if (device.name() != "cpu") GTEST_SKIP() << "the interpreter is too slow for it";
-  if (available_bytes() < int64_t{6} << 30) GTEST_SKIP() << "less than 6 GiB of memory are free";
-  const int64_t n = (int64_t{1} << 31) + 9;
-  Zeros from(n), to(n);
-  if (from.data() == nullptr || to.data() == nullptr) GTEST_SKIP() << "the system maps no 4 GiB";
-  from.data()[0] = 3, from.data()[n - 1] = 7, from.data()[(int64_t{1} << 31) - 1] = 11;
-  hd::Graph graph;
-  hd::Tensor x = graph.placeholder(hd::i8, {n}, "x");
-  hd::Executable e = graph.compile({.feeds = {x}, .targets = {x + 1.0}}, device);
-  e.run_into({hd::Array::wrap(hd::i8, {n}, {1}, from.data(), device)},
-             {hd::Array::wrap(hd::i8, {n}, {1}, to.data(), device)});
-  EXPECT_EQ(to.data()[0], 4);
-  EXPECT_EQ(to.data()[(int64_t{1} << 31) - 1], 12);
-  EXPECT_EQ(to.data()[int64_t{1} << 31], 1);
-  EXPECT_EQ(to.data()[n - 1], 8);
-  for (int64_t k = 4097; k < n - 1; k += 1000003) ASSERT_EQ(to.data()[k], 1) << k;
 }
 
 }  // namespace

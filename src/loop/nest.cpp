@@ -3,6 +3,7 @@
 #include "loop/nest.h"
 
 #include "base/check.h"
+#include "ir/fold.h"
 #include "loop/limits.h"
 #include "loop/scalar_eval.h"
 
@@ -21,7 +22,7 @@ Val row_value(ir::BodyBuilder& b, const KernelBuilder& kernel, const Member& m, 
   DType dtype = kernel.type(m.node->value).dtype;
   if (m.node->kind == NodeKind::reduction) {
     ir::ReduceOp op = reduce_op(kernel, m);
-    if (op == ir::ReduceOp::argmax || op == ir::ReduceOp::argmin) {
+    if (ir::is_arg(op)) {
       return cast_value(b, {b.row(DType::i64, {phase, first, 1})}, dtype);
     }
   }

@@ -1,5 +1,7 @@
 #include "loop/scalar_eval.h"
 
+#include "ir/fold.h"
+
 namespace heddle::loop {
 
 Scalar identity_of(ir::ReduceOp op, DType type) {
@@ -41,35 +43,15 @@ bool better(ir::ReduceOp op, DType type, Scalar v, Scalar best) {
 }
 
 Scalar combine(ir::ReduceOp op, DType type, Scalar a, Scalar b) {
-  using ir::ReduceOp;
-  using ir::ScalarOp;
-  switch (op) {
-    case ReduceOp::sum:
-      return eval_binary(ScalarOp::add, type, a, b);
-    case ReduceOp::product:
-      return eval_binary(ScalarOp::mul, type, a, b);
-    case ReduceOp::max:
-      return eval_binary(ScalarOp::max, type, a, b);
-    case ReduceOp::min:
-      return eval_binary(ScalarOp::min, type, a, b);
-    case ReduceOp::max_num:
-      return eval_binary(ScalarOp::max_num, type, a, b);
-    case ReduceOp::min_num:
-      return eval_binary(ScalarOp::min_num, type, a, b);
-    case ReduceOp::any:
-      return eval_binary(ScalarOp::bit_or, type, a, b);
-    case ReduceOp::all:
-      return eval_binary(ScalarOp::bit_and, type, a, b);
-    default:
-      return b;
-  }
+  std::optional<ir::ScalarOp> step = ir::step_of(op);
+  return step ? eval_binary(*step, type, a, b) : b;
 }
 
 }  // namespace
 
 void Fold::add(Scalar v, int64_t index) {
   using ir::ReduceOp;
-  if (op_ == ReduceOp::argmax || op_ == ReduceOp::argmin) {
+  if (ir::is_arg(op_)) {
     // An element equal to the identity (-inf) still takes the place of "nothing yet".
     if (!started_ || better(op_, type_, v, value_)) {
       value_ = v;

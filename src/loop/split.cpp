@@ -2,6 +2,7 @@
 // scratch; after a grid barrier the next nest combines them, in order, before it goes on. The
 // blocks depend on sizes and limits only, never on the number of threads.
 #include "base/check.h"
+#include "ir/fold.h"
 #include "loop/limits.h"
 #include "loop/nest.h"
 
@@ -222,10 +223,7 @@ Cut SplitBuilder::cut(size_t space) const {
   return cut_space(group_.spaces[space], decision_.blocking[space]);
 }
 
-bool SplitBuilder::is_arg(const Member& m) const {
-  ir::ReduceOp op = reduce_op(kernel_, m);
-  return op == ir::ReduceOp::argmax || op == ir::ReduceOp::argmin;
-}
+bool SplitBuilder::is_arg(const Member& m) const { return ir::is_arg(reduce_op(kernel_, m)); }
 
 const SplitBuilder::Partial& SplitBuilder::partial(size_t member) {
   const Member& m = group_.members[member];

@@ -171,7 +171,7 @@ std::shared_ptr<const CpuKernel> CpuEmitter::build(const ir::Kernel& kernel, con
 std::shared_ptr<const target::CompiledKernel> CpuEmitter::compile(
     const ir::Kernel& kernel, const target::EmitOptions& options) {
   std::string key =
-      base::cat(kGenerator, " ", target::core_build_id(), " ", target_.arch,
+      base::cat("cpu ", target::core_build_id(), " ", target_.arch,
                 options.check_bounds ? " checked\n" : "\n", ir::canonical_text(kernel));
   {
     std::lock_guard lock(mutex_);

@@ -7,7 +7,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace heddle::cpu {
 
@@ -59,11 +58,7 @@ std::string host_name() {
 }
 
 int host_threads() {
-  if (auto wanted = base::env("HEDDLE_THREADS")) {
-    int n = 0;
-    auto [end, error] = std::from_chars(wanted->data(), wanted->data() + wanted->size(), n);
-    if (error == std::errc() && n >= 1) return std::min(n, 1024);
-  }
+  if (auto wanted = base::env_number("HEDDLE_THREADS", 1, 1024)) return static_cast<int>(*wanted);
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));

@@ -1,25 +1,23 @@
 #include "backend/cpu/fold.h"
 
+#include "ir/fold.h"
+
 namespace heddle::cpu {
 
 using ir::ReduceOp;
 using llvm::Value;
 
-namespace {
-bool is_arg(const ir::Reduction& r) { return r.op == ReduceOp::argmax || r.op == ReduceOp::argmin; }
-}  // namespace
-
 Accumulator::Accumulator(EmitContext& e, const ir::Reduction& r, int lanes)
     : e_(e), r_(r), lanes_(lanes) {
   value_ = e.local(e.ops.widen(e.ops.type(r.type), lanes), "acc");
-  if (is_arg(r)) index_ = e.local(e.ops.widen(e.b.getInt64Ty(), lanes), "at");
+  if (is_arg(r.op)) index_ = e.local(e.ops.widen(e.b.getInt64Ty(), lanes), "at");
   reset();
 }
 
 FoldValue Accumulator::identity(EmitContext& e, const ir::Reduction& r, int lanes) {
   FoldValue out;
   out.value = e.ops.splat(e.ops.identity(r.op, r.type), lanes);
-  if (is_arg(r)) out.index = e.ops.splat(e.b.getInt64(~uint64_t{0}), lanes);
+  if (is_arg(r.op)) out.index = e.ops.splat(e.b.getInt64(~uint64_t{0}), lanes);
   return out;
 }
 
@@ -64,7 +62,7 @@ void Accumulator::add(Value* value, Value* index, bool magnitude) {
 FoldValue Accumulator::combine(EmitContext& e, const ir::Reduction& r, const FoldValue& a,
                                const FoldValue& c) {
   FoldValue out;
-  if (!is_arg(r)) {
+  if (!is_arg(r.op)) {
     out.value = e.ops.combine(r.op, r.type, a.value, c.value);
     return out;
   }

@@ -40,7 +40,4 @@ class LoadedCode {
   KernelFunction function_ = nullptr;
 };
 
-// Version of the code generator's own output, part of the cache key.
-inline constexpr const char* kGenerator = "cpu-1";
-
 }  // namespace heddle::cpu

@@ -2,6 +2,7 @@
 #include "backend/cpu/nest_emitter.h"
 
 #include "base/check.h"
+#include "ir/fold.h"
 
 #include <algorithm>
 
@@ -122,8 +123,7 @@ void NestEmitter::copies(size_t p, Group& g, const PhaseForm& form,
     for (size_t r = 0; r < phase.reductions.size(); ++r) {
       const Values& values = emitter.values(phase.reductions[r].value);
       if (accumulators == nullptr) {
-        bool arg = phase.reductions[r].op == ir::ReduceOp::argmax ||
-                   phase.reductions[r].op == ir::ReduceOp::argmin;
+        bool arg = is_arg(phase.reductions[r].op);
         set_rows(p, r, values, arg ? Values{e_.i64(0)} : Values{});
         continue;
       }

@@ -1,6 +1,7 @@
 #include "backend/cpu/nest_plan.h"
 
 #include "base/check.h"
+#include "ir/fold.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,17 +65,14 @@ class Planner {
   NestPlan out_;
 };
 
-bool is_arg(const ir::Reduction& r) {
-  return r.op == ir::ReduceOp::argmax || r.op == ir::ReduceOp::argmin;
-}
-
 void Planner::make_phases() {
   out_.rows = nest_.outer;
   for (const ir::Phase& phase : nest_.phases) {
     PhasePlan p;
     p.form.loops = phase.inner;
     p.form.copies = {make_form(kernel_, phase.body)};
-    p.has_arg = std::any_of(phase.reductions.begin(), phase.reductions.end(), is_arg);
+    p.has_arg = std::any_of(phase.reductions.begin(), phase.reductions.end(),
+                            [](const ir::Reduction& r) { return is_arg(r.op); });
     if (p.has_arg) {
       Expr flat = 0;
       for (const Axis& a : phase.inner) flat = flat * a.extent + Expr(a.var);

@@ -1,6 +1,7 @@
 #include "backend/cpu/scalar_ops.h"
 
 #include "base/check.h"
+#include "ir/fold.h"
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
@@ -510,26 +511,8 @@ Constant* ScalarOps::identity(ReduceOp op, DType d) const {
 }
 
 Value* ScalarOps::combine(ReduceOp op, DType d, Value* a, Value* b) {
-  switch (op) {
-    case ReduceOp::sum:
-      return binary(ScalarOp::add, d, a, b);
-    case ReduceOp::product:
-      return binary(ScalarOp::mul, d, a, b);
-    case ReduceOp::max:
-      return binary(ScalarOp::max, d, a, b);
-    case ReduceOp::min:
-      return binary(ScalarOp::min, d, a, b);
-    case ReduceOp::max_num:
-      return binary(ScalarOp::max_num, d, a, b);
-    case ReduceOp::min_num:
-      return binary(ScalarOp::min_num, d, a, b);
-    case ReduceOp::any:
-      return binary(ScalarOp::bit_or, d, a, b);
-    case ReduceOp::all:
-      return binary(ScalarOp::bit_and, d, a, b);
-    default:
-      return b;
-  }
+  std::optional<ScalarOp> step = ir::step_of(op);
+  return step ? binary(*step, d, a, b) : b;
 }
 
 Value* ScalarOps::better(ReduceOp op, DType d, Value* v, Value* best) {

@@ -1,6 +1,7 @@
 // Bodies as text: each node a variable; what differs between lanes is written in loops over the
 // lanes.
 #include "backend/cuda/kernel_context.h"
+#include "ir/fold.h"
 
 #include <algorithm>
 #include <bit>
@@ -323,7 +324,7 @@ std::string BodyEmitter::row_text(const ir::Node& n) const {
   std::string v = base::cat("r", r.phase, "_", r.reduction);
   if (nest_.mapping == Mapping::thread) v += nest_.outer.empty() ? "[0]" : "[l]";
   ir::ReduceOp op = nest_.source->phases[r.phase].reductions[r.reduction].op;
-  bool arg = op == ir::ReduceOp::argmax || op == ir::ReduceOp::argmin;
+  bool arg = ir::is_arg(op);
   if (!arg) return v;
   return r.component == 0 ? v + ".v" : base::cat("(", v, ".at < 0 ? (i64)0 : ", v, ".at)");
 }

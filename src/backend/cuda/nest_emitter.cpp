@@ -30,8 +30,6 @@ uint64_t extreme(DType d, bool least) {
 }
 }  // namespace
 
-bool is_arg(ReduceOp op) { return op == ReduceOp::argmax || op == ReduceOp::argmin; }
-
 const char* fold_name(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:

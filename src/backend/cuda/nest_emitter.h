@@ -3,12 +3,12 @@
 #pragma once
 
 #include "backend/cuda/kernel_context.h"
+#include "ir/fold.h"
 
 #include <optional>
 
 namespace heddle::cuda {
 
-bool is_arg(ir::ReduceOp op);
 const char* fold_name(ir::ReduceOp op);  // functor of the prelude
 // The neutral element as bits. For float sums that is -0; what an empty sum gives is put right at
 // the end.

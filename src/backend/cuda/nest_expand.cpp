@@ -2,6 +2,7 @@
 
 #include "backend/cuda/nest_plan.h"
 #include "base/check.h"
+#include "ir/fold.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -58,30 +59,6 @@ bool independent(const ir::Kernel& kernel, const ir::Phase& p) {
 bool eligible(const ir::Kernel& kernel, const ir::Nest& nest) {
   return nest.phases.size() == 1 && nest.phases[0].reductions.empty() &&
          !nest.phases[0].body.stores.empty() && independent(kernel, nest.phases[0]);
-}
-
-// The operation that a fold repeats.
-std::optional<ScalarOp> step_of(ir::ReduceOp op) {
-  switch (op) {
-    case ir::ReduceOp::sum:
-      return ScalarOp::add;
-    case ir::ReduceOp::product:
-      return ScalarOp::mul;
-    case ir::ReduceOp::max:
-      return ScalarOp::max;
-    case ir::ReduceOp::min:
-      return ScalarOp::min;
-    case ir::ReduceOp::max_num:
-      return ScalarOp::max_num;
-    case ir::ReduceOp::min_num:
-      return ScalarOp::min_num;
-    case ir::ReduceOp::any:
-      return ScalarOp::bit_or;
-    case ir::ReduceOp::all:
-      return ScalarOp::bit_and;
-    default:
-      return std::nullopt;
-  }
 }
 
 // Adds copies of a body at other points to a builder.
@@ -235,7 +212,7 @@ ir::Phase several_columns(const ir::Phase& p, int columns) {
       const ir::Reduction& red = p.reductions[r];
       NodeId v = copier.of(red.value);
       if (builder.type(v) != red.type) v = builder.cast(v, red.type);
-      folds[r] = c == 0 ? v : builder.binary(*step_of(red.op), folds[r], v);
+      folds[r] = c == 0 ? v : builder.binary(*ir::step_of(red.op), folds[r], v);
     }
   }
   for (NodeId n : folds) builder.keep(n);
@@ -259,7 +236,7 @@ std::optional<Expanded> expand_fold(const ir::Kernel& kernel, const ir::Nest& ne
   const ir::Phase& p = nest.phases[at];
   if (p.reductions.empty() || !independent(kernel, p)) return std::nullopt;
   for (const ir::Reduction& r : p.reductions) {
-    if (!step_of(r.op)) return std::nullopt;
+    if (!ir::step_of(r.op)) return std::nullopt;
   }
   Expr points(1);
   for (const Axis& a : p.inner) {

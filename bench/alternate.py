@@ -1,9 +1,9 @@
 """What it costs to alternate with PyTorch in one process: alternate.py --library build/release/lib/libheddle.so
 [--device cpu] [--threads N] [--passes 7]
 
-For three sizes, µs a call: a Heddle executable alone, PyTorch alone, both in turn (each with the other's result as its
-input, through DLPack), and both in turn / (Heddle alone + PyTorch alone). PyTorch works in its own threads and on its own
-stream. Both are given work of the same kind: elementwise work over all elements and a row sum. Medians of interleaved passes.
+For three sizes, µs: a Heddle executable alone, PyTorch alone, both in turn, and in turn / (Heddle alone + PyTorch alone);
+then the same where PyTorch reads Heddle's result (through DLPack), which other threads' caches hold. PyTorch works in its
+own threads and on its own stream. Both do elementwise work over all elements and a row sum. Medians of interleaved passes.
 """
 
 import argparse
@@ -97,7 +97,8 @@ def measure(heddle, args, rows, columns):
     forms = {
         "heddle": lambda: of_heddle(x),
         "torch": lambda: of_torch(x),
-        "both": lambda: of_torch(of_heddle(x)),
+        "in turn": lambda: (of_heddle(x), of_torch(x)),
+        "chained": lambda: of_torch(of_heddle(x)),
     }
     samples = {name: [] for name in forms}
     for function in forms.values():
@@ -105,13 +106,15 @@ def measure(heddle, args, rows, columns):
     for _ in range(args.passes):
         for name, function in forms.items():
             samples[name].append(timed(function, args.seconds))
-    ratios = [b / (h + t) for h, t, b in zip(samples["heddle"], samples["torch"], samples["both"], strict=True)]
     middle = {name: statistics.median(values) for name, values in samples.items()}
-    print(
-        f"{rows:6} x {columns:<6} heddle {middle['heddle']:9.1f}  torch {middle['torch']:9.1f}  both {middle['both']:9.1f}"
-        f"  ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} .. {max(ratios):.2f})",
-        flush=True,
-    )
+    line = f"{rows:6} x {columns:<6} heddle {middle['heddle']:9.1f}  torch {middle['torch']:9.1f}"
+    for name in ("in turn", "chained"):
+        alone = zip(samples["heddle"], samples["torch"], samples[name], strict=True)
+        ratios = sorted(both / (h + t) for h, t, both in alone)
+        line += (
+            f"  {name} {middle[name]:9.1f} ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} .. {ratios[-1]:.2f})"
+        )
+    print(line, flush=True)
 
 
 def main():

@@ -114,7 +114,7 @@ def copy_needed_libraries(out: pathlib.Path, env: pathlib.Path):
 def copy_data(root: pathlib.Path, out: pathlib.Path):
     (out / "tools").mkdir()
     (out / "bench").mkdir(exist_ok=True)
-    for script in ("compare.py", "peers.py"):
+    for script in ("alternate.py", "compare.py", "peers.py"):
         shutil.copy2(root / "bench" / script, out / "bench")
     shutil.copy2(root / "tools" / "run_tests.py", out / "tools")
     (out / "tests").mkdir(exist_ok=True)

@@ -2,6 +2,8 @@
 
 #include "base/check.h"
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -47,6 +49,17 @@ std::optional<std::string> env(std::string_view name) {
     }
   }
   throw InternalError(cat("environment variable ", name, " is not in the table"));
+}
+
+std::optional<double> env_number(std::string_view name, double least, double most) {
+  std::optional<std::string> text = env(name);
+  if (!text || text->empty()) return std::nullopt;
+  double number = 0;
+  const char* last = text->data() + text->size();
+  auto [end, error] = std::from_chars(text->data(), last, number);
+  if (error == std::errc() && end == last && number >= least && number <= most) return number;
+  std::string range = std::isinf(most) ? cat("at least ", least) : cat(least, " to ", most);
+  throw GraphError(cat(name, " is '", *text, "', expected a number (", range, ")"));
 }
 
 bool env_has(std::string_view name, std::string_view word) {

@@ -16,6 +16,9 @@ struct Switch {
 std::span<const Switch> all_switches();
 // The variable's value; InternalError for a name that is not in the table.
 std::optional<std::string> env(std::string_view name);
+// The variable's number, if it is set and not empty. GraphError for another text or a number
+// outside of least..most.
+std::optional<double> env_number(std::string_view name, double least, double most);
 // Is `word` one of the comma-separated words of the variable? e.g. env_has("HEDDLE_DUMP",
 // "kernels").
 bool env_has(std::string_view name, std::string_view word);

@@ -115,15 +115,12 @@ class Registry {
     throw UnsupportedError(missing(name));
   }
 
-  // The first device of the backend, or null.
-  std::shared_ptr<target::Device> first_of(std::string_view kind) {
-    std::lock_guard lock(mutex_);
-    for (Backend& b : backends_) {
-      if (b.name != kind) continue;
-      b.load();
-      if (!b.devices.empty()) return b.devices.front();
-    }
-    return nullptr;
+  // The CPU; the interpreter where its backend is not installed. One that is there and cannot be
+  // used is an error: nobody wants to run a thousand times slower without a word.
+  std::shared_ptr<target::Device> host() {
+    bool installed = std::any_of(backends_.begin(), backends_.end(),
+                                 [](const Backend& b) { return b.name == "cpu"; });
+    return find(installed ? "cpu" : "interpreter");
   }
 
   // The first device of any backend but the CPU's, or null.
@@ -195,10 +192,7 @@ Registry::Registry() {
 }  // namespace
 
 const std::shared_ptr<target::Device>& host_device() {
-  static const auto* device = [] {
-    std::shared_ptr<target::Device> cpu = Registry::get().first_of("cpu");
-    return new std::shared_ptr<target::Device>(cpu ? cpu : Registry::get().find("interpreter"));
-  }();
+  static const auto* device = new std::shared_ptr<target::Device>(Registry::get().host());
   return *device;
 }
 

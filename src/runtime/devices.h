@@ -61,7 +61,8 @@ class StreamLease {
   std::unique_ptr<target::Stream> stream_;
 };
 
-// Where arrays without a device live: the CPU backend, or the interpreter where there is none.
+// Where arrays without a device live: the CPU backend, or the interpreter where that is not
+// installed. UnsupportedError where it cannot be used.
 const std::shared_ptr<target::Device>& host_device();
 // By name; UnsupportedError with the reasons where there is none.
 std::shared_ptr<target::Device> find_device(std::string_view name);

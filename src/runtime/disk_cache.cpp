@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -48,10 +47,8 @@ std::string default_folder(const std::string& kind) {
 }
 
 int64_t default_limit() {
-  auto text = base::env("HEDDLE_CACHE_LIMIT");
-  int64_t limit = kDefaultLimit;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), limit);
-  return std::max<int64_t>(limit, 0);
+  std::optional<double> limit = base::env_number("HEDDLE_CACHE_LIMIT", 0, 0x1p60);
+  return limit ? static_cast<int64_t>(*limit) : kDefaultLimit;
 }
 
 bool drawn(double probability) {

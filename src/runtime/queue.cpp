@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <iterator>
 
 namespace heddle {
@@ -92,11 +92,8 @@ namespace {
 
 // 0: none.
 std::chrono::milliseconds wait_limit() {
-  double seconds = 0;
-  if (auto text = base::env("HEDDLE_WAIT_LIMIT"))
-    std::from_chars(text->data(), text->data() + text->size(), seconds);
   constexpr double kYear = 3600.0 * 24 * 365;
-  if (!(seconds > 0)) return {};
+  double seconds = base::env_number("HEDDLE_WAIT_LIMIT", 0, INFINITY).value_or(0);
   return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, kYear) * 1000));
 }
 

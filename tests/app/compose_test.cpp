@@ -292,4 +292,15 @@ TEST_F(Compose, UnknownCommandsAreNamed) {
   EXPECT_EQ(heddle("ops nothing").code, 2);
 }
 
+// A processor that cannot be used is an error, not a run on the interpreter.
+TEST_F(Compose, SwitchesThatAreNotUnderstood) {
+  for (const char* name : {"HEDDLE_THREADS", "HEDDLE_CACHE_LIMIT", "HEDDLE_CPU_ARCH"}) {
+    setenv(name, "many", 1);
+    Outcome o = compose("source.png", "--mask ellipse:5,5,3,3 --device cpu");
+    expect_refused(o, 2, "many");
+    EXPECT_NE(o.text.find("there is no device \"cpu\" here: cpu: "), std::string::npos) << o.text;
+    unsetenv(name);
+  }
+}
+
 }  // namespace

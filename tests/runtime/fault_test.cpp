@@ -142,6 +142,17 @@ TEST(Faults, SizesThatNothingHolds) {
   EXPECT_MESSAGE(e.run({many}), "64 bits");
 }
 
+TEST(Faults, ASwitchThatIsNoNumber) {
+  hd::Device device = runtime_device();
+  for (const char* text : {"soon", "-1", "3s", "nan"}) {
+    setenv("HEDDLE_WAIT_LIMIT", text, 1);
+    hd::Queue queue(device);
+    queue.wait_for(hd::Event(), 1);
+    EXPECT_MESSAGE(queue.wait(), std::string("HEDDLE_WAIT_LIMIT is '") + text + "', expected a");
+  }
+  unsetenv("HEDDLE_WAIT_LIMIT");
+}
+
 TEST(Faults, AnEventThatNobodySignals) {
   hd::Device device = runtime_device();
   hd::Graph graph;

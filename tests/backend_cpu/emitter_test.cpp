@@ -377,6 +377,64 @@ TEST(CpuEmitter, SwapsEndWhereTheyBegan) {
   }
 }
 
+// Nests that are large enough to be swept in alternating directions: maps with the vector axis
+// among the outer axes, without it, and whole folds; odd numbers of iterations and of rows.
+TEST(CpuEmitter, SweepsOfALoopAlternate) {
+  for (int64_t count : {1, 4}) {
+    ir::Kernel k;
+    k.name = "sweeps";
+    constexpr int64_t kRows = 261, kColumns = 259;
+    k.buffers = {{"a", f32, {kRows, kColumns}, BufferRole::output},
+                 {"b", f32, {kRows, kColumns}, BufferRole::scratch},
+                 {"rows", f32, {kRows}, BufferRole::output},
+                 {"totals", f32, {2}, BufferRole::output},
+                 {"n", i64, {}, BufferRole::scalar_local}};
+    ir::Axis i = axis("i", kRows), j = axis("j", kColumns), u = axis("u", kRows),
+             v = axis("v", kColumns), p = axis("p", kRows), q = axis("q", kColumns),
+             r = axis("r", kRows), s = axis("s", kColumns, AxisKind::reduced),
+             y = axis("y", kRows, AxisKind::reduced), x = axis("x", kColumns, AxisKind::reduced);
+    auto stmt = [](std::vector<ir::Axis> outer, std::vector<ir::Phase> phases) {
+      ir::Nest n;
+      n.outer = std::move(outer);
+      n.phases = std::move(phases);
+      ir::Stmt out;
+      out.nest = std::make_shared<ir::Nest>(std::move(n));
+      return out;
+    };
+    BodyBuilder init, step, row, row_end, whole, whole_end, back;
+    init.store({0, {var(i), var(j)}}, init.cast(init.index((var(i) * 31 + var(j) * 7) % 101), f32));
+    Expr above = (var(u) + (kRows - 1)) % kRows, right = (var(v) + 1) % kColumns;
+    NodeId sum = step.binary(ScalarOp::add, step.load(f32, {0, {above, var(v)}}),
+                             step.load(f32, {0, {var(u), right}}));
+    step.store({1, {var(u), var(v)}}, step.binary(ScalarOp::mul, sum, step.constant(f32, 0.5)));
+    NodeId value = row.keep(row.load(f32, {1, {var(r), var(s)}}));
+    ir::Body row_body = row.take();
+    row_end.store({2, {var(r)}}, row_end.row(f32, {0, 0, 0}));
+    NodeId all = whole.keep(whole.binary(ScalarOp::mul, whole.load(f32, {1, {var(y), var(x)}}),
+                                         whole.load(f32, {2, {var(y)}})));
+    ir::Body whole_body = whole.take();
+    whole_end.store({3, {Expr(0)}}, whole_end.row(f32, {0, 0, 0}));
+    whole_end.store({3, {Expr(1)}}, whole_end.row(f32, {0, 1, 0}));
+    back.store({0, {var(p), var(q)}}, back.load(f32, {1, {var(p), var(q)}}));
+    k.body.push_back(stmt({i, j}, {{{}, init.take(), {}}}));
+    ir::Stmt loop;
+    loop.kind = ir::StmtKind::for_loop;
+    loop.counter = 4;
+    loop.count = count;
+    loop.first = {stmt({u, v}, {{{}, step.take(), {}}}),
+                  stmt({r}, {{{s}, row_body, {{ir::ReduceOp::sum, row.renumbered(value), f32}}},
+                             {{}, row_end.take(), {}}}),
+                  stmt({}, {{{y, x},
+                             whole_body,
+                             {{ir::ReduceOp::sum, whole.renumbered(all), f32},
+                              {ir::ReduceOp::max, whole.renumbered(all), f32}}},
+                            {{}, whole_end.take(), {}}}),
+                  stmt({p, q}, {{{}, back.take(), {}}})};
+    k.body.push_back(loop);
+    check(k, {}, false, 1e-4, 1e-4);
+  }
+}
+
 TEST(CpuEmitter, CheckedAccessesAreReported) {
   ir::Kernel k;
   k.name = "outside";

@@ -25,6 +25,7 @@ class ControlEmitter {
   void for_loop(const Stmt& s);
   void while_loop(const Stmt& s);
   void if_else(const Stmt& s);
+  void turn();
   Value* flag(ir::BufferId id);
   void swap(const Stmt& s);
   void restore();
@@ -77,6 +78,8 @@ void ControlEmitter::prologue() {
   auto* frame =
       e_.local(llvm::ArrayType::get(b.getInt64Ty(), static_cast<uint64_t>(layout_.size)), "frame");
   state_.frame = frame;
+  b.CreateStore(e_.i64(0), b.CreateConstGEP1_64(b.getInt64Ty(), frame,
+                                                static_cast<uint64_t>(layout_.backwards)));
   for (size_t k = 0; k < e_.kernel.symbols.size(); ++k) {
     Value* value =
         b.CreateLoad(b.getInt64Ty(), b.CreateConstGEP1_64(b.getInt64Ty(), f->getArg(2), k));
@@ -130,7 +133,16 @@ void ControlEmitter::for_loop(const Stmt& s) {
   e_.loop(e_.i64(0), count, 1, [&](Value* i) {
     b.CreateStore(e_.ops.to_memory(d, e_.ops.cast(DType::i64, d, i)), passed_[s.counter]);
     statements(s.first);
+    turn();
   });
+}
+
+// The next iteration sweeps the other way.
+void ControlEmitter::turn() {
+  auto& b = e_.b;
+  Value* at =
+      b.CreateConstGEP1_64(b.getInt64Ty(), state_.frame, static_cast<uint64_t>(layout_.backwards));
+  b.CreateStore(b.CreateXor(b.CreateLoad(b.getInt64Ty(), at), e_.i64(1)), at);
 }
 
 void ControlEmitter::while_loop(const Stmt& s) {
@@ -143,6 +155,7 @@ void ControlEmitter::while_loop(const Stmt& s) {
   b.CreateCondBr(flag(s.predicate), after, done);
   b.SetInsertPoint(after);
   statements(s.second);
+  turn();
   b.CreateBr(before);
   b.SetInsertPoint(done);
 }

@@ -107,7 +107,7 @@ void NestEmitter::phase_chunks(size_t p, Value* begin, Value* end, Value* /*chun
   Value* blocks = b.CreateUDiv(b.CreateAdd(extent, e_.i64(kChunkPoints - 1)), e_.i64(kChunkPoints));
   Value* pieces = b.CreateMul(rows, blocks);
   Value* chunks = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, pieces, e_.i64(kChunks));
-  e_.loop(begin, end, 1, [&](Value* c) {
+  auto chunk = [&](Value* c) {
     std::vector<Accumulator> total = accumulators(p, plan.vector.lanes, 1);
     for (Accumulator& a : accumulators(p, 1, 1)) total.push_back(a);
     Value* first = b.CreateUDiv(b.CreateMul(pieces, c), chunks);
@@ -130,7 +130,8 @@ void NestEmitter::phase_chunks(size_t p, Value* begin, Value* end, Value* /*chun
         b.CreateStore(v.index,
                       b.CreateGEP(b.getInt64Ty(), partials, b.CreateAdd(place, e_.i64(1))));
     }
-  });
+  };
+  swept(begin, end, [&](Value* lo, Value* hi) { e_.loop(lo, hi, 1, chunk); });
 }
 
 }  // namespace heddle::cpu

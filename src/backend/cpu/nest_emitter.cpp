@@ -20,7 +20,8 @@ FrameLayout::FrameLayout(const ir::Kernel& kernel, int row_slots) {
   symbols = static_cast<int>(kernel.buffers.size());
   block = symbols + static_cast<int>(kernel.symbols.size());
   partials = block + 1;
-  rows = partials + 1;
+  backwards = partials + 1;
+  rows = backwards + 1;
   size = rows + row_slots;
 }
 
@@ -333,15 +334,48 @@ void NestEmitter::emit_outer() {
   reload_scalars();
 }
 
+void NestEmitter::swept(Value* begin, Value* end, const std::function<void(Value*, Value*)>& f) {
+  auto& b = e_.b;
+  constexpr double kSweptPoints = 64 << 10;  // of a nest: fewer stay in the caches anyway
+  constexpr double kPiecePoints = 8 << 10;
+  auto product = [](const std::vector<Axis>& axes) {
+    double n = 1;
+    for (const Axis& a : axes) n *= std::max(1.0, estimate(a.extent));
+    return n;
+  };
+  double inner = 1;
+  for (const ir::Phase& p : nest_.phases) inner = std::max(inner, product(p.inner));
+  if (!repeated_ || product(nest_.outer) * inner < kSweptPoints) {
+    f(begin, end);
+    return;
+  }
+  double vector = plan_.vector.v ? std::max(1.0, estimate(plan_.vector.extent)) : 1.0;
+  auto length = static_cast<int64_t>(std::max(1.0, kPiecePoints / (inner * vector)));
+  Value* backwards =
+      b.CreateICmpNE(b.CreateLoad(b.getInt64Ty(), slot(layout_.backwards)), e_.i64(0));
+  Value* pieces =
+      b.CreateUDiv(b.CreateAdd(b.CreateSub(end, begin), e_.i64(length - 1)), e_.i64(length));
+  e_.loop(e_.i64(0), pieces, 1, [&](Value* i) {
+    Value* mirrored = b.CreateSub(b.CreateSub(pieces, e_.i64(1)), i);
+    Value* piece = b.CreateSelect(backwards, mirrored, i);
+    Value* from = b.CreateAdd(begin, b.CreateMul(piece, e_.i64(length)));
+    Value* to =
+        b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b.CreateAdd(from, e_.i64(length)), end);
+    f(from, to);
+  });
+}
+
 void NestEmitter::outer_blocks(Value* begin, Value* end) {
   auto& b = e_.b;
   const VectorLoop& v = plan_.vector;
   allocate_private(v.v ? v.lanes * v.unroll : 1);
   const Env& env = e_.f->symbols;
   if (!v.v) {
-    each_row(plan_.rows, {}, begin, end, env, [&](Env& row, const std::vector<Value*>&) {
-      Group g = group(row, nullptr, nullptr, 1, 1);
-      phases(g, nullptr);
+    swept(begin, end, [&](Value* first, Value* last) {
+      each_row(plan_.rows, {}, first, last, env, [&](Env& row, const std::vector<Value*>&) {
+        Group g = group(row, nullptr, nullptr, 1, 1);
+        phases(g, nullptr);
+      });
     });
     return;
   }
@@ -350,10 +384,12 @@ void NestEmitter::outer_blocks(Value* begin, Value* end) {
   std::vector<Value*> more{
       b.CreateUDiv(b.CreateAdd(extent, b.CreateSub(length, e_.i64(1))), length)};
   if (plan_.tile >= 0) more.insert(more.begin(), tile_count(env));
-  each_row(outer_rows(), more, begin, end, env, [&](Env& row, const std::vector<Value*>& at) {
-    Value* from = b.CreateMul(at.back(), length);
-    Value* to = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b.CreateAdd(from, length), extent);
-    plan_.tile >= 0 ? tile_piece(row, at[0], from, to) : outer_piece(row, from, to);
+  swept(begin, end, [&](Value* first, Value* last) {
+    each_row(outer_rows(), more, first, last, env, [&](Env& row, const std::vector<Value*>& at) {
+      Value* from = b.CreateMul(at.back(), length);
+      Value* to = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b.CreateAdd(from, length), extent);
+      plan_.tile >= 0 ? tile_piece(row, at[0], from, to) : outer_piece(row, from, to);
+    });
   });
 }
 

@@ -12,7 +12,7 @@ namespace heddle::cpu {
 // Slots of the frame (8 bytes each) through which the control function passes its state to forked
 // functions.
 struct FrameLayout {
-  int buffers = 0, symbols = 0, block = 0, partials = 0, rows = 0, size = 0;
+  int buffers = 0, symbols = 0, block = 0, partials = 0, backwards = 0, rows = 0, size = 0;
   FrameLayout(const ir::Kernel& kernel, int row_slots);
 };
 
@@ -54,6 +54,10 @@ class NestEmitter {
 
   void emit_outer();
   void outer_blocks(llvm::Value* begin, llvm::Value* end);
+  // Calls f with pieces of [begin, end): in a loop of the kernel every other iteration takes the
+  // last piece first, because the caches still hold what the one before touched last.
+  void swept(llvm::Value* begin, llvm::Value* end,
+             const std::function<void(llvm::Value*, llvm::Value*)>& f);
   // Calls f with the environment of each row number in [begin, end); `more`: extents of further,
   // faster coordinates.
   using RowBody = std::function<void(Env&, const std::vector<llvm::Value*>&)>;

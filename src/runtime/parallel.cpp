@@ -18,9 +18,28 @@ namespace heddle::runtime {
 
 namespace {
 
-// About as long as the serial code between two loops of a plan; then the worker sleeps in the
-// kernel.
-constexpr auto kSpin = std::chrono::microseconds(100);
+using Clock = std::chrono::steady_clock;
+
+// How long a worker looks for the next loop before it sleeps in the kernel: up to about the time of
+// the serial code between two loops of a plan, but no longer than lately was of use. Others may
+// want the processor, such as the threads of a library that the caller uses in turn.
+class Patience {
+ public:
+  Clock::duration limit() const { return limit_; }
+  // What the time between two loops was.
+  void learn(Clock::duration gap) {
+    if (gap < kMost) {
+      limit_ = std::max(limit_, std::min(kMost, 2 * gap));
+    } else {
+      limit_ = std::max(limit_ / 2, kLeast);
+    }
+  }
+
+ private:
+  static constexpr Clock::duration kLeast = std::chrono::microseconds(5);
+  static constexpr Clock::duration kMost = std::chrono::microseconds(100);
+  Clock::duration limit_ = kMost;
+};
 
 void pause() {
 #if defined(__x86_64__)
@@ -116,23 +135,28 @@ class Pool {
     }
   }
 
-  uint64_t wait(uint64_t seen) {
-    auto deadline = std::chrono::steady_clock::now() + kSpin;
-    for (int k = 0;; ++k) {
-      uint64_t now = ticket_.load(std::memory_order_acquire);
-      if (now != seen) return now;
+  // The ticket after `seen`.
+  uint64_t wait(uint64_t seen, Patience& patience) {
+    Clock::time_point start = Clock::now(), deadline = start + patience.limit();
+    uint64_t now = ticket_.load(std::memory_order_acquire);
+    for (int k = 0; now == seen; now = ticket_.load(std::memory_order_acquire), ++k) {
       pause();
-      if (k % 64 == 63 && std::chrono::steady_clock::now() > deadline) break;
+      if (k % 32 == 31 && Clock::now() > deadline) break;
     }
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    ticket_.wait(seen, std::memory_order_seq_cst);
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
-    return ticket_.load(std::memory_order_acquire);
+    if (now == seen) {
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      ticket_.wait(seen, std::memory_order_seq_cst);
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
+      now = ticket_.load(std::memory_order_acquire);
+    }
+    patience.learn(Clock::now() - start);
+    return now;
   }
 
   void work(uint64_t seen) {
+    Patience patience;
     for (;;) {
-      seen = wait(seen);
+      seen = wait(seen, patience);
       while (take_part()) {
       }
     }

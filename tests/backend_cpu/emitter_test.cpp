@@ -17,36 +17,6 @@ using ir::BufferRole;
 using ir::NodeId;
 using ir::ScalarOp;
 
-ir::Axis axis(const std::string& name, const Expr& extent, AxisKind kind = AxisKind::mapped) {
-  return {make_loop_symbol(name, extent), extent, kind};
-}
-Expr var(const ir::Axis& a) { return Expr(a.var); }
-
-void add_nest(ir::Kernel& k, ir::Nest nest) {
-  ir::Stmt s;
-  s.nest = std::make_shared<ir::Nest>(std::move(nest));
-  k.body.push_back(s);
-}
-
-void check(const ir::Kernel& k, const std::vector<int64_t>& symbols, bool exact, double rtol = 0,
-           double atol = 0) {
-  KernelRun run(k, symbols, 7);
-  RunResult expected = run.interpret();
-  for (const std::string& arch : runnable_archs()) {
-    RunResult first;
-    for (int threads : {1, 2, 4}) {
-      RunResult actual = run.compiled(arch, threads);
-      EXPECT_EQ(difference(run, expected, actual, exact, rtol, atol), "")
-          << arch << ", " << threads << " threads\n"
-          << ir::print(k);
-      if (threads == 1) first = actual;
-      EXPECT_EQ(difference(run, first, actual, true), "") << "threads change bits";
-    }
-    EXPECT_EQ(difference(run, expected, run.compiled(arch, 1, true), exact, rtol, atol), "")
-        << arch << ", bounds checked";
-  }
-}
-
 TEST(CpuEmitter, AddsVectorsOfOddLength) {
   for (int64_t n : {0, 1, 7, 8, 31, 33, 1000, 100003}) {
     ir::Kernel k;

@@ -1,5 +1,7 @@
 #include "harness.h"
 
+#include <gtest/gtest.h>
+
 #include "backend/cpu/cpu_target.h"
 #include "base/check.h"
 #include "base/small_float.h"
@@ -176,6 +178,41 @@ std::string difference(const KernelRun& run, const RunResult& expected, const Ru
     }
   }
   return "";
+}
+
+ir::Axis axis(const std::string& name, const Expr& extent, ir::AxisKind kind) {
+  return {make_loop_symbol(name, extent), extent, kind};
+}
+
+Expr var(const ir::Axis& a) { return Expr(a.var); }
+
+void add_nest(ir::Kernel& k, ir::Nest nest) {
+  ir::Stmt s;
+  s.nest = std::make_shared<ir::Nest>(std::move(nest));
+  k.body.push_back(s);
+}
+
+void check(const KernelRun& run, bool exact, double rtol, double atol) {
+  const ir::Kernel& k = run.kernel;
+  RunResult expected = run.interpret();
+  for (const std::string& arch : runnable_archs()) {
+    RunResult first;
+    for (int threads : {1, 2, 4}) {
+      RunResult actual = run.compiled(arch, threads);
+      EXPECT_EQ(difference(run, expected, actual, exact, rtol, atol), "")
+          << arch << ", " << threads << " threads\n"
+          << ir::print(k);
+      if (threads == 1) first = actual;
+      EXPECT_EQ(difference(run, first, actual, true), "") << "threads change bits";
+    }
+    EXPECT_EQ(difference(run, expected, run.compiled(arch, 1, true), exact, rtol, atol), "")
+        << arch << ", bounds checked";
+  }
+}
+
+void check(const ir::Kernel& k, const std::vector<int64_t>& symbols, bool exact, double rtol,
+           double atol) {
+  check(KernelRun(k, symbols, 7), exact, rtol, atol);
 }
 
 }  // namespace heddle::test

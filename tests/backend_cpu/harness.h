@@ -38,4 +38,14 @@ std::vector<std::string> runnable_archs();
 std::string difference(const KernelRun& run, const RunResult& expected, const RunResult& actual,
                        bool exact, double rtol = 0, double atol = 0);
 
+// For kernels written by hand.
+ir::Axis axis(const std::string& name, const Expr& extent,
+              ir::AxisKind kind = ir::AxisKind::mapped);
+Expr var(const ir::Axis& a);
+void add_nest(ir::Kernel& k, ir::Nest nest);
+// Expects the interpreter's results on every architecture, the same bits with 1, 2 and 4 threads.
+void check(const KernelRun& run, bool exact, double rtol = 0, double atol = 0);
+void check(const ir::Kernel& k, const std::vector<int64_t>& symbols, bool exact, double rtol = 0,
+           double atol = 0);
+
 }  // namespace heddle::test

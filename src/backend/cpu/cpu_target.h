@@ -13,6 +13,9 @@ struct CpuTarget {
   bool fma = false;           // fused multiply-add and F16C in hardware (x86-64-v3)
   bool masked_small = false;  // masked loads and stores of 1- and 2-byte elements (x86-64-v4)
   bool masked_words = false;  // of 4- and 8-byte elements
+
+  // Vectors of a whole cache line; there are 32 registers of them, else 16.
+  bool wide() const { return vector_bytes >= 64; }
 };
 
 // Of "x86-64-v4", "x86-64-v3", "x86-64"; UnsupportedError for another name.

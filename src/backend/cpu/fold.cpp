@@ -2,15 +2,34 @@
 
 #include "ir/fold.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 namespace heddle::cpu {
 
 using ir::ReduceOp;
 using llvm::Value;
 
+namespace {
+// Does one instruction take the larger of two, -0 below +0, where neither is NaN?
+bool ranges(const EmitContext& e, const ir::Reduction& r, int lanes) {
+  bool extreme = r.op == ReduceOp::max || r.op == ReduceOp::min;
+  return extreme && r.type == DType::f32 && lanes == 16 && e.target.wide();
+}
+
+Value* range(EmitContext& e, ReduceOp op, Value* a, Value* c) {
+  constexpr int kMinimum = 4, kMaximum = 5, kRoundAsSet = 4;  // the sign is that of the result
+  auto& b = e.b;
+  return b.CreateIntrinsic(a->getType(), llvm::Intrinsic::x86_avx512_mask_range_ps_512,
+                           {a, c, b.getInt32(op == ReduceOp::max ? kMaximum : kMinimum), a,
+                            b.getInt16(0xffff), b.getInt32(kRoundAsSet)});
+}
+}  // namespace
+
 Accumulator::Accumulator(EmitContext& e, const ir::Reduction& r, int lanes)
     : e_(e), r_(r), lanes_(lanes) {
   value_ = e.local(e.ops.widen(e.ops.type(r.type), lanes), "acc");
   if (is_arg(r.op)) index_ = e.local(e.ops.widen(e.b.getInt64Ty(), lanes), "at");
+  if (ranges(e, r, lanes)) numbers_ = e.local(e.ops.widen(e.b.getInt1Ty(), lanes), "numbers");
   reset();
 }
 
@@ -25,11 +44,18 @@ void Accumulator::reset() {
   FoldValue none = identity(e_, r_, lanes_);
   e_.b.CreateStore(none.value, value_);
   if (index_) e_.b.CreateStore(none.index, index_);
+  if (numbers_)
+    e_.b.CreateStore(llvm::Constant::getAllOnesValue(numbers_->getAllocatedType()), numbers_);
 }
 
 FoldValue Accumulator::get() const {
   FoldValue out;
   out.value = e_.b.CreateLoad(value_->getAllocatedType(), value_);
+  if (numbers_) {
+    Value* numbers = e_.b.CreateLoad(numbers_->getAllocatedType(), numbers_);
+    out.value =
+        e_.b.CreateSelect(numbers, out.value, llvm::ConstantFP::getNaN(value_->getAllocatedType()));
+  }
   if (index_) out.index = e_.b.CreateLoad(index_->getAllocatedType(), index_);
   return out;
 }
@@ -45,6 +71,13 @@ void Accumulator::add(Value* value, Value* index, bool magnitude) {
     Value* most = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateBitCast(now.value, word),
                                           b.CreateBitCast(value, word));
     b.CreateStore(b.CreateBitCast(most, value->getType()), value_);
+    return;
+  }
+  if (numbers_) {
+    Value* before = b.CreateLoad(value_->getAllocatedType(), value_);
+    b.CreateStore(range(e_, r_.op, before, value), value_);
+    Value* numbers = b.CreateLoad(numbers_->getAllocatedType(), numbers_);
+    b.CreateStore(b.CreateAnd(numbers, b.CreateFCmpORD(value, value)), numbers_);
     return;
   }
   if (index_ == nullptr) {
@@ -81,6 +114,7 @@ void Accumulator::merge(const FoldValue& other) {
   FoldValue out = combine(e_, r_, get(), other);
   e_.b.CreateStore(out.value, value_);
   if (index_) e_.b.CreateStore(out.index, index_);
+  if (numbers_) e_.b.CreateStore(e_.b.CreateFCmpORD(out.value, out.value), numbers_);
 }
 
 FoldValue Accumulator::across_lanes(EmitContext& e, const ir::Reduction& r, FoldValue v) {

@@ -36,6 +36,7 @@ class Accumulator {
   int lanes_;
   llvm::AllocaInst* value_ = nullptr;
   llvm::AllocaInst* index_ = nullptr;
+  llvm::AllocaInst* numbers_ = nullptr;  // lanes that have met no NaN
 };
 
 }  // namespace heddle::cpu

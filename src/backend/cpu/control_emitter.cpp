@@ -22,6 +22,7 @@ class ControlEmitter {
   static int row_slots(const std::vector<Stmt>& list);
   void prologue();
   void statements(const std::vector<Stmt>& list);
+  size_t nests(const std::vector<Stmt>& list, size_t at);
   void for_loop(const Stmt& s);
   void while_loop(const Stmt& s);
   void if_else(const Stmt& s);
@@ -181,16 +182,32 @@ void ControlEmitter::swap(const Stmt& s) {
   b.CreateStore(x, places_[s.b]);
 }
 
+// The nest at `at`, or two with a barrier between them; returns how many statements that were.
+size_t ControlEmitter::nests(const std::vector<Stmt>& list, size_t at) {
+  for (size_t k = 0; k < places_.size(); ++k) {
+    if (places_[k]) state_.buffers[k] = e_.b.CreateLoad(e_.b.getPtrTy(), places_[k]);
+  }
+  NestEmitter nest(e_, *list[at].nest, layout_, nests_++, depth_ > 0);
+  if (at + 2 < list.size() && list[at + 1].kind == StmtKind::barrier &&
+      list[at + 2].kind == StmtKind::nest) {
+    NestEmitter next(e_, *list[at + 2].nest, layout_, nests_, depth_ > 0);
+    if (nest.strips_with(next)) {
+      ++nests_;
+      nest.emit_strips(next);
+      return 3;
+    }
+  }
+  nest.emit();
+  return 1;
+}
+
 void ControlEmitter::statements(const std::vector<Stmt>& list) {
-  for (const Stmt& s : list) {
+  for (size_t at = 0; at < list.size(); ++at) {
+    const Stmt& s = list[at];
     switch (s.kind) {
-      case StmtKind::nest: {
-        for (size_t k = 0; k < places_.size(); ++k) {
-          if (places_[k]) state_.buffers[k] = e_.b.CreateLoad(e_.b.getPtrTy(), places_[k]);
-        }
-        NestEmitter(e_, *s.nest, layout_, nests_++, depth_ > 0).emit();
+      case StmtKind::nest:
+        at += nests(list, at) - 1;
         break;
-      }
       case StmtKind::barrier:
         break;  // a fork returns when all its work is done
       case StmtKind::for_loop:

@@ -6,6 +6,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace heddle::cpu {
@@ -222,9 +223,14 @@ void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo
   }
   if (loop.lanes > 1 && !s.narrow) {
     Value* n = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(hi, lo), e_.i64(0));
-    auto end_of = [&](int64_t step) { return b.CreateAdd(lo, b.CreateAnd(n, e_.i64(-step))); };
-    // What a constant extent has no points for is not written. Pieces are multiples of every group.
+    auto end_of = [&](int64_t step) {
+      Value* rest = b.CreateURem(n, e_.i64(step));
+      return b.CreateAdd(lo, b.CreateSub(n, rest));
+    };
+    // What a constant extent has no points for is not written. Pieces are multiples of vectors, and
+    // of groups that are powers of two.
     int64_t group_points = static_cast<int64_t>(loop.lanes) * loop.unroll;
+    bool whole = std::has_single_bit(static_cast<uint64_t>(group_points));
     int64_t known = loop.segments.size() == 1 ? loop.extent.constant_or(1) : 1;
     bool once = &loop == &plan_.vector && plan_.rows.empty() && loop.segments.size() == 1;
     Value* start = lo;
@@ -233,7 +239,7 @@ void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo
       part(start, middle, loop.lanes, loop.unroll);
       start = middle;
     }
-    if (loop.unroll == 1 || (known % group_points != 0 && !once)) {
+    if (loop.unroll == 1 || !whole || (known % group_points != 0 && !once)) {
       Value* last = end_of(loop.lanes);
       part(start, last, loop.lanes, 1);
       start = last;
@@ -319,6 +325,16 @@ void NestEmitter::emit_outer() {
     count = b.CreateMul(rows, blocks);
   }
   store_frame();
+  fork(outer_function(), count, b.CreateMul(points, e_.i64(cost())));
+  reload_scalars();
+}
+
+int64_t NestEmitter::cost() const {
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(plan_.cost, 1e12)));
+}
+
+// The function that is forked: past the cache where addresses allow it.
+Value* NestEmitter::outer_function() {
   auto variant = [&](const char* name) {
     return forked(name, [&](Value* begin, Value* end) { outer_blocks(begin, end); });
   };
@@ -327,11 +343,9 @@ void NestEmitter::emit_outer() {
     streaming_ = true;
     Value* past_cache = variant("stream");
     streaming_ = false;
-    function = b.CreateSelect(streams_aligned(), past_cache, function);
+    function = e_.b.CreateSelect(streams_aligned(), past_cache, function);
   }
-  int64_t cost = std::max<int64_t>(1, static_cast<int64_t>(std::min(plan_.cost, 1e12)));
-  fork(function, count, b.CreateMul(points, e_.i64(cost)));
-  reload_scalars();
+  return function;
 }
 
 void NestEmitter::swept(Value* begin, Value* end, const std::function<void(Value*, Value*)>& f) {
@@ -370,6 +384,10 @@ void NestEmitter::outer_blocks(Value* begin, Value* end) {
   const VectorLoop& v = plan_.vector;
   allocate_private(v.v ? v.lanes * v.unroll : 1);
   const Env& env = e_.f->symbols;
+  if (in_strips_) {
+    Value* strip = b.CreateLoad(b.getInt64Ty(), slot(layout_.block));
+    begin = b.CreateAdd(begin, strip), end = b.CreateAdd(end, strip);
+  }
   if (!v.v) {
     swept(begin, end, [&](Value* first, Value* last) {
       each_row(plan_.rows, {}, first, last, env, [&](Env& row, const std::vector<Value*>&) {

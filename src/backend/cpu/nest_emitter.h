@@ -26,6 +26,9 @@ class NestEmitter {
   NestEmitter(EmitContext& e, const ir::Nest& nest, const FrameLayout& layout, int index,
               bool repeated);
   void emit();
+  // Instead of emit() on this nest and then on `next`, with a barrier between them.
+  bool strips_with(const NestEmitter& next) const;
+  void emit_strips(NestEmitter& next);
   static int row_slots(const ir::Nest& nest);
 
  private:
@@ -53,6 +56,10 @@ class NestEmitter {
   llvm::Value* slot(int index);
 
   void emit_outer();
+  llvm::Value* outer_function();
+  int64_t cost() const;  // picoseconds an outer point
+  bool blocks() const;
+  double block_bytes() const;
   void outer_blocks(llvm::Value* begin, llvm::Value* end);
   // Calls f with pieces of [begin, end): in a loop of the kernel every other iteration takes the
   // last piece first, because the caches still hold what the one before touched last.
@@ -120,6 +127,7 @@ class NestEmitter {
   const FrameLayout& layout_;
   int index_;
   bool repeated_;
+  bool in_strips_ = false;  // the frame's block number is the first one's of a strip
   bool streaming_ = false;  // in the variant that is being written
   NestPlan plan_;
   // Of the point group that is being written: [phase][reduction][component] -> one value an

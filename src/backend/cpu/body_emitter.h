@@ -31,7 +31,8 @@ struct BodySite {
   // A tile: the instances are consecutive along this axis (as many as lanes) and share their
   // position along v.
   SymbolRef tile;
-  int private_lanes = 1;  // lanes of a point group in row_local buffers (outer vector axis)
+  bool next_tile = false;  // fetch what the square after it reads
+  int private_lanes = 1;   // lanes of a point group in row_local buffers (outer vector axis)
   std::vector<Prefetch> prefetch;  // of Body::accesses; empty: none
   std::vector<bool> stream;        // of Body::stores: past the cache (addresses are aligned)
   std::function<llvm::Value*(const ir::RowRef&, size_t instance)> row;
@@ -62,9 +63,16 @@ class BodyEmitter {
   void check(uint32_t access, size_t k, llvm::Value* mask, llvm::Value*& ok);
 
   llvm::Value* node(ir::NodeId id, size_t k);
+  // A number that all lanes divide by, and its reciprocal, in every lane.
+  struct Divisor {
+    llvm::Value *number, *inverse;
+  };
+  bool shares_divisor(ir::NodeId id) const;
+  llvm::Value* quick_quotient(const Divisor& b, llvm::Value* a, llvm::Value*& far);
+  bool divide(ir::NodeId id);
   llvm::Value* load(const ir::Node& n, size_t k);
   bool prefetches(uint32_t access, size_t k);
-  void prefetch(const Address& a, uint32_t access);
+  void fetch(llvm::Value* pointer, const Prefetch& p);
   void point_at(Address& a, const Expr& offset, size_t k);
   llvm::Value* load_plain(const Address& a);
   llvm::Value* load_masked(const Address& a, llvm::Value* mask, llvm::Value* other);

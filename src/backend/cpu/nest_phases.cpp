@@ -97,6 +97,7 @@ void NestEmitter::copies(size_t p, Group& g, const PhaseForm& form,
     site.first = g.first;
     site.step = g.step;
     site.tile = g.tile;
+    site.next_tile = g.tile && !repeated_;
     if (streaming_ && g.lanes > 1) site.stream = streamable(p);
     site.order = order;
     for (auto& env : g.envs) site.instances.push_back(env.get());

@@ -16,6 +16,9 @@ namespace {
 // Below this a result may still be in the cache when it is read (measured: streaming gains from
 // about here).
 constexpr int64_t kStreamBytes = int64_t{32} << 20;
+// Of squares of whole lines, which lie far apart: a plain store waits for the line's old contents.
+constexpr int64_t kStreamSquareBytes = int64_t{16} << 20;
+constexpr int64_t kLine = 64;
 // How far ahead of a long run of loads the processor is asked for memory: about the time of one
 // miss in a loop that computes.
 constexpr int64_t kAheadBytes = 4096;
@@ -23,7 +26,9 @@ constexpr int64_t kAheadBytes = 4096;
 constexpr size_t kLightNodes = 8;
 // A row of at most so many bytes is fetched while the row before it is computed.
 constexpr int64_t kNextRowBytes = 64 << 10;
-constexpr int64_t kNearRowBytes = 8 << 10;  // and up to this into the first cache
+// And up to this into the first cache, which holds two rows and a buffer: 32 KiB, with wide vectors
+// 48.
+constexpr int64_t kNearRowBytes = 8 << 10, kWideNearRowBytes = 16 << 10;
 }  // namespace
 
 std::vector<bool> NestEmitter::streamable(size_t p) const {
@@ -44,8 +49,10 @@ std::vector<bool> NestEmitter::streamable(size_t p) const {
     const ir::Store& store = body.stores[s];
     const ir::Buffer& buffer = e_.kernel.buffers[body.accesses[store.access].buffer];
     int64_t elements = element_count(buffer.extents).constant_or(0);
+    bool lines = plan_.tile >= 0 && v.lanes * bit_width(buffer.dtype) == 8 * kLine;
+    int64_t least = lines ? kStreamSquareBytes : kStreamBytes;
     if (store.mask != ir::kNoNode || store.kind != ir::StoreKind::set ||
-        buffer.role != BufferRole::output || elements * bit_width(buffer.dtype) / 8 < kStreamBytes)
+        buffer.role != BufferRole::output || elements * bit_width(buffer.dtype) / 8 < least)
       continue;
     Expr rest = form.copies[0].offsets[store.access];
     bool aligned = true;
@@ -120,7 +127,7 @@ std::vector<Prefetch> NestEmitter::fetched_ahead(size_t p, const BodyForm& form)
     int64_t bytes = *next->first.constant() * bit_width(buffer.dtype) / 8;
     if (bytes <= 0 || bytes > kNextRowBytes) continue;
     bool mine = fetching_phase(body.accesses[k].buffer) == p;
-    out[k] = {mine ? bytes : 0, bytes <= kNearRowBytes};
+    out[k] = {mine ? bytes : 0, bytes <= (e_.target.wide() ? kWideNearRowBytes : kNearRowBytes)};
   }
   return out;
 }

@@ -312,11 +312,13 @@ int Planner::unroll_of(const VectorLoop& loop, const std::vector<size_t>& phases
   bool folds = std::any_of(phases.begin(), phases.end(), [&](size_t p) {
     return !nest_.phases[p].reductions.empty() || !nest_.phases[p].body.scans.empty();
   });
-  constexpr int kWideVector = 64;  // bytes; such machines have 32 registers, the others 16
-  if (unroll == 2 && !folds && target_.vector_bytes >= kWideVector) unroll = 4;
+  if (unroll == 2 && target_.wide()) {
+    unroll = folds ? 4 : 8;
+  } else if (unroll == 2 && !folds) {
+    unroll = 3;
+  }
   if (heavy) unroll = std::min(unroll, 2);
   double extent = std::max(estimate(loop.extent), 1.0);
-  // Powers of two: pieces of a loop are multiples of every group.
   while (unroll > 1 && extent < static_cast<double>(loop.lanes) * unroll) unroll /= 2;
   return unroll;
 }

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/small_float.h"
+#include "ir/body_bounds.h"
 #include "ir/scalar_eval.h"
 
 #include <bit>
@@ -237,6 +238,12 @@ NodeId BodyBuilder::fold(const Node& n) {
   if (n.op == ScalarOp::mul && (is_float_one(n.a) || is_float_one(n.b)))
     return is_float_one(n.a) ? n.b : n.a;
   if (n.op == ScalarOp::div && is_float_one(n.b)) return n.a;
+  if (NodeId x = without_clamp(body_, n); x != kNoNode) return x;
+  if (n.op == ScalarOp::mul && n.a == n.b && (n.type == f32 || n.type == f64)) {
+    Node square = n;
+    square.a = square.b = without_sign(body_, n.a);
+    return intern(square);
+  }
   if (is_integer(n.type) && (n.op == ScalarOp::add || n.op == ScalarOp::mul)) {
     uint64_t neutral = n.op == ScalarOp::mul ? 1 : 0;
     for (auto [x, y] : {std::pair(n.a, n.b), std::pair(n.b, n.a)}) {

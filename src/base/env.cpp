@@ -28,8 +28,9 @@ constexpr Switch kSwitches[] = {
     {"HEDDLE_CPU_ARCH", "x86-64-v3, x86-64-v4, x86-64: instruction set of the CPU device"},
     {"HEDDLE_CUDA_DRIVER", "another driver library than libcuda.so.1, e.g. the tests' stub"},
     {"HEDDLE_CUDA_OFF",
-     "words of expand, pack, streaming, lookback, divide: forms of code that the CUDA emitter must "
-     "not use"},
+     "words of expand, pack, streaming, lookback, divide, batch: forms of code that the CUDA "
+     "emitter "
+     "must not use"},
     {"HEDDLE_TEST_DEVICE", "device that the device tests run on"},
     {"HEDDLE_TEST_COUNT", "cases that a randomised test makes"},
     {"HEDDLE_TEST_SAMPLE", "N: the operation matrix runs each N-th case of an operation"},

@@ -112,7 +112,7 @@ TEST(CudaEmitter, SharedWorkSimulated) {
     wide.run(args);
   };
   for (const GraphCase& c : shared_work_cases(1)) EXPECT_EQ(run_case(c, execute), "") << c.name;
-  for (const char* used : {"hd_store_stream<16>", "g0.w", "hd_quotient("})
+  for (const char* used : {"hd_store_stream<16>", "g0.w", "hd_quotient(", "early0[4]", "early0[2]"})
     EXPECT_NE(forms.find(used), std::string::npos) << used;
 }
 
@@ -144,8 +144,9 @@ TEST(CudaEmitter, FormsCanBeSwitchedOff) {
     EXPECT_EQ(run_case(long_scan_cases()[0], execute), "");
     return out;
   };
-  std::string without = text(cuda::kStreaming | cuda::kPack | cuda::kLookback | cuda::kDivide);
-  for (const char* form : {"hd_store_stream<", "g0.w", "hd_wait_total", "hd_quotient("})
+  std::string without =
+      text(cuda::kStreaming | cuda::kPack | cuda::kLookback | cuda::kDivide | cuda::kBatch);
+  for (const char* form : {"hd_store_stream<", "g0.w", "hd_wait_total", "hd_quotient(", "early"})
     EXPECT_EQ(without.find(form), std::string::npos) << form;
 }
 

@@ -231,6 +231,21 @@ std::string differences(const std::vector<ops::HostTensor>& got,
   return "";
 }
 
+// Many operations on few elements: vectors that are loaded before the first is computed; of blocks
+// that are whole, or not.
+GraphCase many_operations(DType d, int64_t n) {
+  Builder b("many_operations_" + std::string(name(d)) + "_" + std::to_string(n));
+  Tensor x = b.feed(d, {n}), scale = b.feed(d, {});
+  b.c.exact = true;
+  return b.done({tanh(exp(x * 0.5) * scale + x)});
+}
+GraphCase many_operations_of_two(int64_t n) {
+  Builder b("many_operations_of_two");
+  Tensor x = b.feed(f32, {n}), y = b.feed(f32, {n});
+  b.c.exact = true;
+  return b.done({sigmoid(x) + tanh(y)});
+}
+
 }  // namespace
 
 std::vector<GraphCase> graph_cases(int64_t n) {
@@ -281,6 +296,10 @@ std::vector<GraphCase> shared_work_cases(int64_t scale) {
   all.push_back(turned(f32, 1, 33, 70));
   all.push_back(shared_divisor(f32));
   all.push_back(shared_divisor(f16));
+  all.push_back(many_operations(f32, 8192));
+  all.push_back(many_operations(f32, 5004));
+  all.push_back(many_operations(f16, 9000));
+  all.push_back(many_operations_of_two(4100));
   return all;
 }
 

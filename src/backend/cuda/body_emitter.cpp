@@ -468,6 +468,13 @@ void BodyEmitter::prefix() {
   }
 }
 
+void BodyEmitter::load_caches() {
+  name_lane("b");
+  for (NodeId n = 0; n < body().nodes.size(); ++n) {
+    if (packed(n)) emit_pack(n);
+  }
+}
+
 void BodyEmitter::declare_arrays() {
   for (NodeId n = 0; n < body().nodes.size(); ++n) {
     if (array_[n] && phase_.varying[n] && !packed(n))

@@ -74,6 +74,7 @@ class BodyEmitter {
   bool use_quick();
   void redo_slow();
   void prefix();
+  void load_caches();  // only the vector loads whose cache this phase fills
   // Values of segment `s`, lane by lane. Scan nodes of level s + 1 are the caller's to write
   // between the segments.
   void lanes(int s);

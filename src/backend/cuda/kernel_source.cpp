@@ -175,6 +175,8 @@ std::string KernelWriter::signature() {
   int blocks = 1;
   if (k_.exact && (plans_[0].mapping == Mapping::group || plans_[0].lookback))
     blocks = std::clamp(1024 / k_.block, 1, 16);
+  if (k_.exact && plans_[0].mapping == Mapping::thread && plans_[0].vectors > 1)
+    blocks = 2048 / k_.block;  // all that a multiprocessor holds
   k_.out.open();
   for (size_t s = 0; s < kernel_.symbols.size(); ++s) {
     k_.out.line("const idx e", s, " = (idx)n", s, "; (void)e", s, ";");
@@ -315,7 +317,7 @@ void KernelWriter::finish_shape() {
     Expr units = p.units();
     int64_t each = 1;
     if (p.mapping == Mapping::thread) {
-      each = int64_t{k_.block} * p.lanes;
+      each = int64_t{k_.block} * p.lanes * p.vectors;
     } else if (p.mapping == Mapping::chain && !p.lookback) {
       each = int64_t{p.group} * p.lanes;
     } else if (p.mapping == Mapping::group && p.group <= 32) {

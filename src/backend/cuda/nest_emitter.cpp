@@ -169,6 +169,10 @@ void NestEmitter::thread_nest() {
     for (const LoopAxis& b : nest_.outer)
       HD_CHECK(!uses(a.extent, *b.var), "extent of an outer axis names another");
   }
+  if (nest_.vectors > 1) {
+    thread_vectors();
+    return;
+  }
   std::string n = k_.names.text(nest_.points());
   if (nest_.lanes > 1) n = base::cat("hd_udiv(", n, ", ", nest_.lanes, ")");
   if (k_.single_thread || nest_.replicated) {

@@ -47,6 +47,7 @@ class NestEmitter {
   void name_axes();
   void decode_outer(const std::string& point, bool lanes);
   void thread_nest();
+  void thread_vectors();
   void thread_phase(size_t p);
   void thread_loops(size_t p, size_t axis, std::vector<Fold>& folds);
   void thread_point(size_t p, std::vector<Fold>& folds);

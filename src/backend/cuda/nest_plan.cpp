@@ -575,11 +575,9 @@ bool stores_scalar_local(const ir::Kernel& kernel, const ir::Nest& nest) {
 
 unsigned forms_off() {
   static const unsigned off = [] {
-    constexpr std::pair<const char*, Form> kForms[] = {{"expand", kExpand},
-                                                       {"pack", kPack},
-                                                       {"streaming", kStreaming},
-                                                       {"lookback", kLookback},
-                                                       {"divide", kDivide}};
+    constexpr std::pair<const char*, Form> kForms[] = {
+        {"expand", kExpand},     {"pack", kPack},     {"streaming", kStreaming},
+        {"lookback", kLookback}, {"divide", kDivide}, {"batch", kBatch}};
     unsigned bits = 0;
     for (const auto& [name, form] : kForms)
       if (base::env_has("HEDDLE_CUDA_OFF", name)) bits |= form;
@@ -645,6 +643,8 @@ NestPlan plan_nest(const ir::Kernel& kernel, const ir::Nest& nest, const NestLim
     find_packs(kernel, plan, many->columns);
   plan.streams = streaming && (tiled || (many && many->columns > 1 && many->rows > 1));
   plan.group = plan.mapping == Mapping::group ? choose_group(plan, limits.fixed_group) : 1;
+  if (limits.whole_grid && !many && !limits.check_bounds && (limits.off & kBatch) == 0)
+    plan.vectors = batch_vectors(kernel, plan, limits.threads);
   return plan;
 }
 

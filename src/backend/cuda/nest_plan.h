@@ -32,6 +32,7 @@ enum Form : unsigned {
   kStreaming = 4,  // stores past the cache, where a block writes separated segments
   kLookback = 8,   // long scans in one pass
   kDivide = 16,    // by what a row shares: through its reciprocal, corrected to the exact quotient
+  kBatch = 32,     // a thread loads several vectors, far from each other, before it computes
 };
 // Those that HEDDLE_CUDA_OFF names; read once.
 unsigned forms_off();
@@ -70,7 +71,7 @@ struct NestPlan {
   std::vector<uint32_t> staged;                 // tile: accesses of the phase
   bool streams = false;   // blocks write several separated segments: stores past the cache
   bool lookback = false;  // chain: one pass, each tile adds the totals of those before it
-  int vectors = 1;        // then: of a thread
+  int vectors = 1;        // of a thread: with lookback, or of a thread nest that loads them first
 
   Expr points() const;  // outer
   Expr units() const;   // of work to spread: outer points, tiles, or parts of a chained row
@@ -97,6 +98,9 @@ int64_t lookback_tile(const NestPlan& plan);
 Expr total(const std::vector<LoopAxis>& axes);
 // Is e a multiple of n, perhaps on condition that sizes are (which are added)?
 bool is_multiple(const Expr& e, int n, std::vector<Expr>& conditions);
+// Vectors that a thread of the planned nest should load before it computes; `threads`: that the
+// device should have, at least.
+int batch_vectors(const ir::Kernel& kernel, const NestPlan& nest, int64_t threads);
 // Neighbouring accesses of the nest's points as vectors of n.
 void find_packs(const ir::Kernel& kernel, NestPlan& nest, int n);
 // Bytes of an element in memory, and whether the buffer lives outside the kernel.

@@ -243,7 +243,7 @@ GraphCase many_operations_of_two(int64_t n) {
   Builder b("many_operations_of_two");
   Tensor x = b.feed(f32, {n}), y = b.feed(f32, {n});
   b.c.exact = true;
-  return b.done({sigmoid(x) + tanh(y)});
+  return b.done({tanh(sigmoid(x)) + tanh(exp(y))});
 }
 
 }  // namespace

@@ -14,6 +14,8 @@ constexpr int kBlock = 256;                // threads of kernels with several ne
 constexpr int64_t kOneBlockPoints = 2048;  // more work in a nest than this asks for the whole grid
 constexpr int kOneBlockThreads = 512;
 constexpr int64_t kResidentThreads = 1024;  // a multiprocessor, at least
+constexpr int kRowThreads = 1152;  // the same, where rows are kept in registers: 56 of them
+constexpr int kBatchBlock = 128;   // threads that load several vectors each
 
 void collect_nests(const std::vector<ir::Stmt>& list, std::vector<const ir::Nest*>& out) {
   for (const ir::Stmt& s : list) {
@@ -119,6 +121,8 @@ void KernelWriter::plan_nests() {
   }
   if (k_.exact && plans_[0].mapping == Mapping::group && plans_[0].group > 32)
     shape.block = plans_[0].group;
+  if (k_.exact && plans_[0].mapping == Mapping::thread && plans_[0].vectors > 1)
+    shape.block = kBatchBlock;
   if (k_.exact && plans_[0].mapping == Mapping::chain) {
     shape.block = plans_[0].group;
     if (!plans_[0].lookback) {
@@ -170,11 +174,10 @@ std::string KernelWriter::signature() {
   add("u32* hd_barrier");
   add("u32* hd_fault");
   add("void* hd_parts");
-  // At least 1024 threads a multiprocessor where rows are kept in registers: loads must overlap
-  // work.
+  // Enough threads a multiprocessor where rows are kept in registers: loads must overlap work.
   int blocks = 1;
   if (k_.exact && (plans_[0].mapping == Mapping::group || plans_[0].lookback))
-    blocks = std::clamp(1024 / k_.block, 1, 16);
+    blocks = std::clamp(kRowThreads / k_.block, 1, 16);
   if (k_.exact && plans_[0].mapping == Mapping::thread && plans_[0].vectors > 1)
     blocks = 2048 / k_.block;  // all that a multiprocessor holds
   k_.out.open();

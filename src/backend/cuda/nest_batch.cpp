@@ -14,8 +14,8 @@ using ir::ScalarOp;
 
 namespace {
 
-constexpr int kLeastWork = 32;      // operations a lane: with fewer, memory alone decides
-constexpr int kMostLive = 8;        // values of a lane at a time: all threads share the registers
+constexpr int kLeastWork = 5;  // operations a byte that is moved: with fewer, memory alone decides
+constexpr int kMostLive = 8;   // values of a lane at a time: all threads share the registers
 constexpr int kMostVectors = 4;     // a thread, of all loads
 constexpr int64_t kLeastTurns = 4;  // times that the device is filled with such threads
 
@@ -80,10 +80,13 @@ int batch_vectors(const ir::Kernel& kernel, const NestPlan& nest, int64_t thread
     if (x.op == ScalarOp::load)
       bytes += memory_bytes(kernel.buffers[body.accesses[x.payload].buffer].dtype) * nest.lanes;
   }
+  int moved = bytes;
   for (const ir::Store& s : body.stores) {
     if (phase.forms[s.access] != AccessForm::vector) return 1;
+    moved += memory_bytes(kernel.buffers[body.accesses[s.access].buffer].dtype) * nest.lanes;
   }
-  if (work < kLeastWork || most_live(body, phase) > kMostLive || bytes == 0) return 1;
+  if (work * nest.lanes < kLeastWork * moved || most_live(body, phase) > kMostLive || bytes == 0)
+    return 1;
   int vectors = kMostVectors * 16 / bytes;
   vectors = vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
   int64_t least = nest.points().lower() / nest.lanes;

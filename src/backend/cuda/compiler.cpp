@@ -117,6 +117,8 @@ std::string compile_cubin(const std::string& text, const std::string& name,
                                       "--prec-div=true", "--prec-sqrt=true", "--ftz=false",
                                       "-default-device"};
   if (n.version >= 12008) options.push_back("--minimal");
+  // Heddle keeps the code itself; to open the compiler's own cache takes longer than a kernel.
+  if (n.version >= 13000) options.push_back("--no-cache");
   code = n.nvrtcCompileProgram_(program.handle, static_cast<int>(options.size()), options.data());
   if (code != NVRTC_SUCCESS) {
     throw InternalError(base::cat("kernel ", name, " does not compile: ",

@@ -202,4 +202,25 @@ TEST_F(Large, CoordinatesAbove2To31) {
             (std::vector<int64_t>{n - 1, n}));
 }
 
+// Sizes from which a GPU's threads make several vectors each, whole and with a rest.
+TEST_F(Large, LongBodiesHaveTheBitsOfTheCpu) {
+  if (device_.name() == "cpu") GTEST_SKIP() << "needs a second device";
+  for (int64_t n : {int64_t{48} << 20, (int64_t{48} << 20) - 4, (int64_t{48} << 20) + 1003}) {
+    hd::Graph graph;
+    hd::Tensor x = graph.placeholder(hd::f32, {n}, "x");
+    hd::Tensor y = hd::tanh(x * 0.5 + 1.0) * hd::exp(hd::tanh(x) - 0.25);
+    for (int k = 0; k < 3; ++k) y = hd::sqrt(y * y + 1.0) / (hd::exp(y * -0.5) + 1.0);
+    std::vector<float> values(static_cast<size_t>(n));
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = static_cast<float>(static_cast<int64_t>(k % 200003) - 100000) * 1e-4F;
+    hd::Array feed = hd::Array::from<float>({n}, values);
+    auto run = [&](const hd::Device& device) {
+      return graph.compile({.feeds = {x}, .targets = {y}}, device)
+          .run({feed.to(device)})[0]
+          .to_bytes();
+    };
+    EXPECT_TRUE(run(device_) == run(hd::Device())) << n;
+  }
+}
+
 }  // namespace

@@ -123,8 +123,8 @@ TEST(CpuForms, ExtremesOfNansAndZeros) {
 // Bodies of which several vectors are computed side by side, at lengths around pieces and groups,
 // known or not.
 TEST(CpuForms, LongBodiesOfAnyLength) {
-  for (int64_t n :
-       {1, 15, 16, 23, 24, 25, 47, 48, 64, 96, 100, 333, 1023, 1024, 1040, 4096, 70000, 98304}) {
+  for (int64_t n : {1,   15,  16,   23,   24,   25,   47,    48,     64,     96,
+                    100, 333, 1023, 1024, 1040, 4096, 70000, 131072, 131097, 131120}) {
     for (bool known : {true, false}) {
       Dim length("n");
       Expr extent = known ? Expr(n) : length;

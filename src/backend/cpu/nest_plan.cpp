@@ -25,6 +25,7 @@ constexpr double kHorizontal = 20;          // instructions to fold the lanes of
 constexpr double kScanRounds = 8;           // instructions to scan the lanes of a vector
 constexpr double kPrivateBytes =
     256 << 10;  // row_local memory of a group of points that still fits a cache
+constexpr double kManyPoints = 128 << 10;  // of a nest: longer bodies pay from here on
 constexpr int kSegmentDepth = 3;
 
 class Planner {
@@ -50,6 +51,7 @@ class Planner {
   double access_cost(const ir::Body& body, uint32_t access, const Expr& offset, const SymbolRef& v,
                      int lanes, bool store) const;
   int lanes_of(const std::vector<const ir::Phase*>& phases) const;
+  bool few_points() const;
   int unroll_of(const VectorLoop& loop, const std::vector<size_t>& phases, double instructions,
                 bool heavy) const;
   void use_outer(size_t axis);
@@ -304,6 +306,19 @@ double Planner::inner_cost(size_t p, int* best) const {
   return cost;
 }
 
+// Is it known that the nest has few points? More vectors side by side take longer to compile than
+// they save.
+bool Planner::few_points() const {
+  double points = 0;
+  for (const ir::Phase& phase : nest_.phases) {
+    double inner = 1;
+    for (const Axis& a : phase.inner) inner *= static_cast<double>(a.extent.constant_or(INT64_MAX));
+    points = std::max(points, inner);
+  }
+  for (const Axis& a : nest_.outer) points *= static_cast<double>(a.extent.constant_or(INT64_MAX));
+  return points < kManyPoints;
+}
+
 // Vectors side by side: each operation waits for the one before, four cycles and more, while a
 // processor starts two a cycle. Folds keep accumulators beside them.
 int Planner::unroll_of(const VectorLoop& loop, const std::vector<size_t>& phases,
@@ -312,11 +327,8 @@ int Planner::unroll_of(const VectorLoop& loop, const std::vector<size_t>& phases
   bool folds = std::any_of(phases.begin(), phases.end(), [&](size_t p) {
     return !nest_.phases[p].reductions.empty() || !nest_.phases[p].body.scans.empty();
   });
-  if (unroll == 2 && target_.wide()) {
-    unroll = folds ? 4 : 8;
-  } else if (unroll == 2 && !folds) {
-    unroll = 3;
-  }
+  if (unroll == 2 && !few_points())
+    unroll = folds ? (target_.wide() ? 4 : 2) : target_.wide() ? 8 : 3;
   if (heavy) unroll = std::min(unroll, 2);
   double extent = std::max(estimate(loop.extent), 1.0);
   while (unroll > 1 && extent < static_cast<double>(loop.lanes) * unroll) unroll /= 2;

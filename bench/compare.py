@@ -6,6 +6,7 @@ compare.py --bench build/release/bench/heddle-bench [--device cpu] [--passes 5] 
 A row's ratio is the median over passes of heddle / best peer of that pass (below 1: Heddle is faster). The floor is the
 machine's copying and reading speed, measured in every pass; the share is floor / heddle. Peers that are not installed are
 left out by name; without any, Heddle and the floor are measured alone. --json appends one line to FILE.
+With fewer --threads than processors all programs run on the first so many of them: not every peer can be told.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def parse_arguments():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.4, help="of one burst")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--peers", help="names, separated by commas; default: all that are installed")
     parser.add_argument("--python", action="append", help="an interpreter to look for peers in; may be given often")
     parser.add_argument("--json", type=pathlib.Path, help="append the result to this file, one line a run")
@@ -217,6 +218,9 @@ def main():
     known = [line.split()[0] for line in listed.splitlines()]
     if unknown := [row for row in args.rows if row not in known]:
         sys.exit(f"compare.py: no such row: {', '.join(unknown)} (there are {', '.join(known)})")
+    processors = sorted(os.sched_getaffinity(0))
+    if args.device == "cpu" and args.threads < len(processors):
+        os.sched_setaffinity(0, processors[: args.threads])
     workers = start_workers(args)
     results = []
     for row in args.rows or known:

@@ -1,6 +1,7 @@
 #include "floor.h"
 
 #include <immintrin.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -42,6 +43,13 @@ __attribute__((target("avx2"))) float read_part(const float* from, int64_t n) {
   float out[8];
   _mm256_storeu_ps(out, all);
   return out[0] + out[1] + out[2] + out[3] + out[4] + out[5] + out[6] + out[7];
+}
+
+// That this process may use.
+int processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 // Calls f(part) on every thread at once; microseconds from the common start to the last end.
@@ -95,7 +103,7 @@ struct Floor::Impl {
   }
 
   Bandwidth on_cpu() {
-    int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    int threads = processors();
     int64_t part = from.size() / threads / (2 * kStep) * (2 * kStep);
     auto* source = static_cast<const float*>(from.data());
     auto* target = static_cast<float*>(to.data());

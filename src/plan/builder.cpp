@@ -62,7 +62,22 @@ void Builder::run() {
     targets.emplace_back(top.results[i], plan_.outputs[i].slot);
   }
   emit_region(ir::kTopRegion, plan_.steps, targets);
+  compile_kernels();
   finish();
+}
+
+void Builder::compile_kernels() {
+  if (plan_.kernels.empty()) return;
+  std::vector<const ir::Kernel*> kernels;
+  for (const PlanKernel& k : plan_.kernels) kernels.push_back(k.kernel.get());
+  auto compiled =
+      compile_cached(*target_.emitter, kernels, {options_.check_bounds, options_.threads});
+  for (size_t k = 0; k < compiled.size(); ++k) {
+    HD_CHECK(!target_.host_memory ||
+                 dynamic_cast<const target::HostKernel*>(compiled[k].get()) != nullptr,
+             "the emitter of ", target_.name, " makes kernels that the host cannot run");
+    plan_.kernels[k].compiled = std::move(compiled[k]);
+  }
 }
 
 // ---- slots
@@ -240,11 +255,6 @@ uint32_t Builder::add_kernel(const ir::Kernel& scheduled, std::vector<std::strin
   HD_CHECK(target_.emitter != nullptr, "the device ", target_.name, " has no emitter");
   PlanKernel entry;
   entry.kernel = kernel;
-  entry.compiled =
-      compile_cached(*target_.emitter, *kernel, {options_.check_bounds, options_.threads});
-  HD_CHECK(!target_.host_memory ||
-               dynamic_cast<const target::HostKernel*>(entry.compiled.get()) != nullptr,
-           "the emitter of ", target_.name, " makes kernels that the host cannot run");
   entry.notes = std::move(notes);
   plan_.kernels.push_back(std::move(entry));
   return static_cast<uint32_t>(plan_.kernels.size() - 1);

@@ -53,6 +53,7 @@ class Builder {
   void assign_in_place(const std::set<ir::ValueId>& made);
   bool may_assign_in_place(size_t assign, const std::set<ir::ValueId>& made);
   void emit_helper(ir::Kernel kernel, std::vector<SlotId> buffers, std::vector<Step>& out);
+  void compile_kernels();
   uint32_t add_kernel(const ir::Kernel& kernel, std::vector<std::string> notes);
 
   // control (builder_control.cpp)

@@ -4,9 +4,14 @@
 #include "base/hash.h"
 #include "target/counters.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
+#include <thread>
 
 namespace heddle::plan {
 
@@ -63,22 +68,86 @@ class Cache {
   size_t live_ = 0;
 };
 
+struct Job {
+  const ir::Kernel* kernel = nullptr;
+  uint64_t key = 0;
+  std::shared_ptr<const target::CompiledKernel> compiled;
+  std::exception_ptr error;
+};
+
+void compile(target::Emitter& emitter, const target::EmitOptions& options, Job& job) {
+  try {
+    job.compiled = emitter.compile(*job.kernel, options);
+  } catch (...) {
+    job.error = std::current_exception();
+  }
+}
+
+size_t compile_threads(const target::EmitOptions& options) {
+  if (options.threads == 1) return 1;
+  auto processors = static_cast<double>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<size_t>(base::env_number("HEDDLE_THREADS", 1, 1024).value_or(processors));
+}
+
+void compile_all(target::Emitter& emitter, const target::EmitOptions& options,
+                 std::vector<Job>& jobs) {
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t k = next.fetch_add(1); k < jobs.size(); k = next.fetch_add(1))
+      compile(emitter, options, jobs[k]);
+  };
+  std::vector<std::jthread> threads;
+  for (size_t k = 1; k < std::min(jobs.size(), compile_threads(options)); ++k) {
+    try {
+      threads.emplace_back(work);
+    } catch (const std::system_error&) {
+      break;  // no more threads are to be had: those that run do the work
+    }
+  }
+  work();
+}
+
 }  // namespace
+
+std::vector<std::shared_ptr<const target::CompiledKernel>> compile_cached(
+    target::Emitter& emitter, const std::vector<const ir::Kernel*>& kernels,
+    const target::EmitOptions& options) {
+  std::vector<std::shared_ptr<const target::CompiledKernel>> out(kernels.size());
+  std::vector<Job> jobs;
+  std::vector<size_t> job_of(kernels.size());
+  uint64_t hits = 0;
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    uint64_t key =
+        base::mix(ir::structural_hash(*kernels[k]), static_cast<uint64_t>(options.check_bounds));
+    out[k] = Cache::get().find(key, emitter, *kernels[k], options);
+    auto same = std::find_if(jobs.begin(), jobs.end(), [&](const Job& job) {
+      return job.key == key && ir::structurally_equal(*job.kernel, *kernels[k]);
+    });
+    hits += out[k] != nullptr || same != jobs.end() ? 1 : 0;
+    if (out[k] != nullptr) continue;
+    job_of[k] = static_cast<size_t>(same - jobs.begin());
+    if (same == jobs.end()) jobs.push_back({kernels[k], key, nullptr, nullptr});
+  }
+  compile_all(emitter, options, jobs);
+  target::RuntimeCounters& counters = target::runtime_counters();
+  counters.kernel_cache_hits.fetch_add(hits, std::memory_order_relaxed);
+  for (Job& job : jobs) {
+    if (job.error) std::rethrow_exception(job.error);
+    counters.kernel_requests.fetch_add(1, std::memory_order_relaxed);
+    if (base::env_has("HEDDLE_DUMP", "code"))
+      std::fprintf(stderr, "%s\n", job.compiled->code().c_str());
+    Cache::get().add(job.key, {&emitter, options, *job.kernel, job.compiled});
+  }
+  for (size_t k = 0; k < out.size(); ++k) {
+    if (!out[k]) out[k] = jobs[job_of[k]].compiled;
+  }
+  return out;
+}
 
 std::shared_ptr<const target::CompiledKernel> compile_cached(target::Emitter& emitter,
                                                              const ir::Kernel& kernel,
                                                              const target::EmitOptions& options) {
-  uint64_t key =
-      base::mix(ir::structural_hash(kernel), static_cast<uint64_t>(options.check_bounds));
-  if (auto found = Cache::get().find(key, emitter, kernel, options)) {
-    target::runtime_counters().kernel_cache_hits.fetch_add(1, std::memory_order_relaxed);
-    return found;
-  }
-  std::shared_ptr<const target::CompiledKernel> compiled = emitter.compile(kernel, options);
-  target::runtime_counters().kernel_requests.fetch_add(1, std::memory_order_relaxed);
-  if (base::env_has("HEDDLE_DUMP", "code")) std::fprintf(stderr, "%s\n", compiled->code().c_str());
-  Cache::get().add(key, {&emitter, options, kernel, compiled});
-  return compiled;
+  return compile_cached(emitter, std::vector<const ir::Kernel*>{&kernel}, options)[0];
 }
 
 }  // namespace heddle::plan

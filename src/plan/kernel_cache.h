@@ -5,6 +5,7 @@
 #include "target/target.h"
 
 #include <memory>
+#include <vector>
 
 namespace heddle::plan {
 
@@ -12,5 +13,11 @@ namespace heddle::plan {
 std::shared_ptr<const target::CompiledKernel> compile_cached(target::Emitter& emitter,
                                                              const ir::Kernel& kernel,
                                                              const target::EmitOptions& options);
+// The same for many: those that are not alive compile side by side, on as many threads as there are
+// processors (HEDDLE_THREADS; one where options.threads is 1). Equal kernels are compiled once. The
+// error of the first kernel that fails is thrown after all have ended.
+std::vector<std::shared_ptr<const target::CompiledKernel>> compile_cached(
+    target::Emitter& emitter, const std::vector<const ir::Kernel*>& kernels,
+    const target::EmitOptions& options);
 
 }  // namespace heddle::plan

@@ -2,6 +2,7 @@
 #include "loop/interpret.h"
 #include "ops/opdef.h"
 #include "plan/helper_kernels.h"
+#include "plan/kernel_cache.h"
 #include "plan/layout.h"
 #include "runtime/executable.h"
 #include "runtime/host_device.h"
@@ -11,9 +12,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <random>
+#include <set>
+#include <thread>
 
 namespace hd = heddle;
 
@@ -47,6 +53,58 @@ void check_arena(const hd::plan::Plan& plan, const std::vector<int64_t>& symbols
     if (layout->offset[a] >= 0)
       EXPECT_LE(layout->offset[a] + layout->bytes[a], layout->arena_bytes);
   }
+}
+
+// Compiles on the interpreter, but not before two threads are here.
+class Meeting : public hd::target::Emitter {
+ public:
+  std::shared_ptr<const hd::target::CompiledKernel> compile(
+      const hd::ir::Kernel& kernel, const hd::target::EmitOptions& options) override {
+    {
+      std::unique_lock lock(mutex_);
+      ++compiled;
+      threads_.insert(std::this_thread::get_id());
+      changed_.notify_all();
+      changed_.wait_for(lock, std::chrono::seconds(20), [&] { return threads_.size() >= 2; });
+    }
+    if (&kernel == fails) throw hd::DeviceError("on purpose");
+    return inner_->compile(kernel, options);
+  }
+  size_t threads() const { return threads_.size(); }
+  int compiled = 0;
+  const hd::ir::Kernel* fails = nullptr;
+
+ private:
+  std::unique_ptr<hd::target::Emitter> inner_ = hd::loop::make_interpreter_emitter();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::thread::id> threads_;
+};
+
+TEST(KernelCache, ManyCompileSideBySide) {
+  using hd::plan::strided_kernel;
+  const char* before = std::getenv("HEDDLE_THREADS");
+  std::string kept = before != nullptr ? before : "";
+  setenv("HEDDLE_THREADS", "3", 1);
+  std::vector<hd::ir::Kernel> kernels;
+  for (int rank : {1, 2, 1, 3, 2}) kernels.push_back(strided_kernel(4, rank, false));
+  std::vector<const hd::ir::Kernel*> pointers;
+  for (const hd::ir::Kernel& k : kernels) pointers.push_back(&k);
+  Meeting emitter;
+  auto compiled = hd::plan::compile_cached(emitter, pointers, {});
+  EXPECT_EQ(emitter.compiled, 3);  // equal ones once
+  EXPECT_GE(emitter.threads(), 2U);
+  EXPECT_EQ(compiled[0], compiled[2]);
+  EXPECT_EQ(compiled[1], compiled[4]);
+  EXPECT_NE(compiled[0], compiled[3]);
+  EXPECT_EQ(hd::plan::compile_cached(emitter, pointers, {}), compiled);  // all are alive
+  EXPECT_EQ(emitter.compiled, 3);
+  kernels.push_back(strided_kernel(4, 5, false));
+  kernels.push_back(strided_kernel(4, 4, false));
+  emitter.fails = &kernels[5];
+  EXPECT_THROW(hd::plan::compile_cached(emitter, {&kernels[5], &kernels[6]}, {}), hd::DeviceError);
+  EXPECT_NE(hd::plan::compile_cached(emitter, kernels[6], {}), nullptr);
+  before != nullptr ? setenv("HEDDLE_THREADS", kept.c_str(), 1) : unsetenv("HEDDLE_THREADS");
 }
 
 // A chain of scans cannot fuse: each step has a buffer, of which two suffice.

@@ -121,7 +121,7 @@ def main():
     parser = argparse.ArgumentParser(prog="alternate.py")
     parser.add_argument("--library", type=pathlib.Path, required=True, help="libheddle.so")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--passes", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.1, help="of one sample")
     args = parser.parse_args()

@@ -6,7 +6,8 @@ compare.py --bench build/release/bench/heddle-bench [--device cpu] [--passes 5] 
 A row's ratio is the median over passes of heddle / best peer of that pass (below 1: Heddle is faster). The floor is the
 machine's copying and reading speed, measured in every pass; the share is floor / heddle. Peers that are not installed are
 left out by name; without any, Heddle and the floor are measured alone. --json appends one line to FILE.
-With fewer --threads than processors all programs run on the first so many of them: not every peer can be told.
+With fewer --threads than processors all programs run on the first so many of them (which may be hyperthreads of one
+core): not every peer can be told.
 """
 
 import argparse

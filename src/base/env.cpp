@@ -3,7 +3,6 @@
 #include "base/check.h"
 
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -52,15 +51,28 @@ std::optional<std::string> env(std::string_view name) {
   throw InternalError(cat("environment variable ", name, " is not in the table"));
 }
 
-std::optional<double> env_number(std::string_view name, double least, double most) {
+namespace {
+
+template <class T>
+std::optional<T> parsed(std::string_view name, T least, T most, const char* kind) {
   std::optional<std::string> text = env(name);
   if (!text || text->empty()) return std::nullopt;
-  double number = 0;
+  T number = 0;
   const char* last = text->data() + text->size();
   auto [end, error] = std::from_chars(text->data(), last, number);
   if (error == std::errc() && end == last && number >= least && number <= most) return number;
-  std::string range = std::isinf(most) ? cat("at least ", least) : cat(least, " to ", most);
-  throw GraphError(cat(name, " is '", *text, "', expected a number (", range, ")"));
+  throw GraphError(
+      cat(name, " is '", *text, "', expected a ", kind, " (", least, " to ", most, ")"));
+}
+
+}  // namespace
+
+std::optional<double> env_number(std::string_view name, double least, double most) {
+  return parsed(name, least, most, "number");
+}
+
+std::optional<int64_t> env_integer(std::string_view name, int64_t least, int64_t most) {
+  return parsed(name, least, most, "whole number");
 }
 
 bool env_has(std::string_view name, std::string_view word) {

@@ -2,6 +2,7 @@
 // `all_switches`).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ std::optional<std::string> env(std::string_view name);
 // The variable's number, if it is set and not empty. GraphError for another text or a number
 // outside of least..most.
 std::optional<double> env_number(std::string_view name, double least, double most);
+// The same for whole numbers.
+std::optional<int64_t> env_integer(std::string_view name, int64_t least, int64_t most);
 // Is `word` one of the comma-separated words of the variable? e.g. env_has("HEDDLE_DUMP",
 // "kernels").
 bool env_has(std::string_view name, std::string_view word);

@@ -85,8 +85,8 @@ void compile(target::Emitter& emitter, const target::EmitOptions& options, Job& 
 
 size_t compile_threads(const target::EmitOptions& options) {
   if (options.threads == 1) return 1;
-  auto processors = static_cast<double>(std::max(1U, std::thread::hardware_concurrency()));
-  return static_cast<size_t>(base::env_number("HEDDLE_THREADS", 1, 1024).value_or(processors));
+  int64_t processors = std::max(1U, std::thread::hardware_concurrency());
+  return static_cast<size_t>(base::env_integer("HEDDLE_THREADS", 1, 1024).value_or(processors));
 }
 
 void compile_all(target::Emitter& emitter, const target::EmitOptions& options,

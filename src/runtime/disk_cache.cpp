@@ -47,8 +47,7 @@ std::string default_folder(const std::string& kind) {
 }
 
 int64_t default_limit() {
-  std::optional<double> limit = base::env_number("HEDDLE_CACHE_LIMIT", 0, 0x1p60);
-  return limit ? static_cast<int64_t>(*limit) : kDefaultLimit;
+  return base::env_integer("HEDDLE_CACHE_LIMIT", 0, INT64_MAX).value_or(kDefaultLimit);
 }
 
 bool drawn(double probability) {

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 class Patience {
  public:
   Clock::duration limit() const { return limit_; }
-  // What the time between two loops was.
+  // What the time between two loops was, as the one that gives them sees it: waking takes time too.
   void learn(Clock::duration gap) {
     if (gap < kMost) {
       limit_ = std::max(limit_, std::min(kMost, 2 * gap));
@@ -93,6 +93,7 @@ class Pool {
     uint64_t ticket = generation << kGenerationShift | static_cast<uint64_t>(loop.parts)
                                                            << kPartsShift;
     next_.store(ticket | 1, std::memory_order_release);  // part 0 is the caller's
+    given_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
     ticket_.store(ticket, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) ticket_.notify_all();
     loop.run(0);
@@ -149,7 +150,8 @@ class Pool {
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
       now = ticket_.load(std::memory_order_acquire);
     }
-    patience.learn(Clock::now() - start);
+    Clock::duration given{given_.load(std::memory_order_relaxed)};
+    patience.learn(Clock::time_point(given) - start);
     return now;
   }
 
@@ -170,6 +172,7 @@ class Pool {
   std::mutex mutex_;
   int started_ = 0;
   Loop loop_;
+  std::atomic<Clock::rep> given_{0};             // when the last loop was
   alignas(64) std::atomic<uint64_t> ticket_{0};  // generation and parts of the last loop
   alignas(64) std::atomic<uint64_t> next_{0};    // the same, and the next part in the low bits
   alignas(64) std::atomic<int> pending_{0};

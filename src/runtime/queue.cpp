@@ -93,8 +93,8 @@ namespace {
 // 0: none.
 std::chrono::milliseconds wait_limit() {
   constexpr double kYear = 3600.0 * 24 * 365;
-  double seconds = base::env_number("HEDDLE_WAIT_LIMIT", 0, INFINITY).value_or(0);
-  return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, kYear) * 1000));
+  double seconds = base::env_number("HEDDLE_WAIT_LIMIT", 0, kYear).value_or(0);
+  return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(seconds * 1000)));
 }
 
 }  // namespace

@@ -122,27 +122,43 @@ TEST(CpuForms, ExtremesOfNansAndZeros) {
 
 // Bodies of which several vectors are computed side by side, at lengths around pieces and groups,
 // known or not.
+void check_long_body(int64_t n, bool known, DType type) {
+  Dim length("n");
+  Expr extent = known ? Expr(n) : length;
+  ir::Kernel k;
+  k.name = "long_body";
+  if (!known) k.symbols = {length.symbol()};
+  k.buffers = {{"x", type, {extent}, BufferRole::input}, {"y", type, {extent}, BufferRole::output}};
+  ir::Axis i = axis("i", extent);
+  BodyBuilder b;
+  NodeId x = b.load(type, {0, {var(i)}}), p = x;
+  for (int d = 0; d < (type == f32 ? 30 : 12); ++d) {
+    if (type == f32) {
+      p = b.fma(p, x, b.constant(f32, 0.25 * (d % 5) - 0.5));
+    } else if (type == bool_) {
+      p = b.binary(d % 3 == 0 ? ir::ScalarOp::bit_and : ir::ScalarOp::bit_xor, p, x);
+      p = b.binary(ir::ScalarOp::bit_or, p, b.binary(ir::ScalarOp::bit_xor, p, x));
+    } else {
+      p = b.binary(ir::ScalarOp::add, b.binary(ir::ScalarOp::mul, p, x), x);
+    }
+  }
+  b.store({1, {var(i)}}, p);
+  ir::Nest nest;
+  nest.outer = {i};
+  nest.phases.push_back({{}, b.take(), {}});
+  add_nest(k, nest);
+  check(k, known ? std::vector<int64_t>{} : std::vector<int64_t>{n}, true);
+}
+
 TEST(CpuForms, LongBodiesOfAnyLength) {
   for (int64_t n : {1,   15,  16,   23,   24,   25,   47,    48,     64,     96,
                     100, 333, 1023, 1024, 1040, 4096, 70000, 131072, 131097, 131120}) {
-    for (bool known : {true, false}) {
-      Dim length("n");
-      Expr extent = known ? Expr(n) : length;
-      ir::Kernel k;
-      k.name = "long_body";
-      if (!known) k.symbols = {length.symbol()};
-      k.buffers = {{"x", f32, {extent}, BufferRole::input},
-                   {"y", f32, {extent}, BufferRole::output}};
-      ir::Axis i = axis("i", extent);
-      BodyBuilder b;
-      NodeId x = b.load(f32, {0, {var(i)}}), p = x;
-      for (int d = 0; d < 30; ++d) p = b.fma(p, x, b.constant(f32, 0.25 * (d % 5) - 0.5));
-      b.store({1, {var(i)}}, p);
-      ir::Nest nest;
-      nest.outer = {i};
-      nest.phases.push_back({{}, b.take(), {}});
-      add_nest(k, nest);
-      check(k, known ? std::vector<int64_t>{} : std::vector<int64_t>{n}, true);
+    for (bool known : {true, false}) check_long_body(n, known, f32);
+  }
+  // Lanes are many where elements are narrow.
+  for (DType type : {i8, bool_, i16, f64}) {
+    for (int64_t n : {100, 1024, 131072, 131072 + 512}) {
+      for (bool known : {true, false}) check_long_body(n, known, type);
     }
   }
 }

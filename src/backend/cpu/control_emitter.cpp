@@ -188,7 +188,7 @@ size_t ControlEmitter::nests(const std::vector<Stmt>& list, size_t at) {
     if (places_[k]) state_.buffers[k] = e_.b.CreateLoad(e_.b.getPtrTy(), places_[k]);
   }
   NestEmitter nest(e_, *list[at].nest, layout_, nests_++, depth_ > 0);
-  if (at + 2 < list.size() && list[at + 1].kind == StmtKind::barrier &&
+  if (nest.blocks() && at + 2 < list.size() && list[at + 1].kind == StmtKind::barrier &&
       list[at + 2].kind == StmtKind::nest) {
     NestEmitter next(e_, *list[at + 2].nest, layout_, nests_, depth_ > 0);
     if (nest.strips_with(next)) {

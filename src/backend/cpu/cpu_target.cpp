@@ -58,7 +58,7 @@ std::string host_name() {
 }
 
 int host_threads() {
-  if (auto wanted = base::env_number("HEDDLE_THREADS", 1, 1024)) return static_cast<int>(*wanted);
+  if (auto wanted = base::env_integer("HEDDLE_THREADS", 1, 1024)) return static_cast<int>(*wanted);
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));

@@ -228,11 +228,14 @@ void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo
       return b.CreateAdd(lo, b.CreateSub(n, rest));
     };
     // What a constant extent has no points for is not written. Pieces are multiples of vectors, and
-    // of groups that are powers of two.
+    // of groups that are powers of two (kPieceStep). A rest that comes once is computed point by
+    // point where it is short.
     int64_t group_points = static_cast<int64_t>(loop.lanes) * loop.unroll;
     bool whole = std::has_single_bit(static_cast<uint64_t>(group_points));
     int64_t known = loop.segments.size() == 1 ? loop.extent.constant_or(1) : 1;
-    bool once = &loop == &plan_.vector && plan_.rows.empty() && loop.segments.size() == 1;
+    HD_CHECK(!whole || kPieceStep % group_points == 0, "a group of ", group_points, " points");
+    bool once = &loop == &plan_.vector && plan_.rows.empty() && loop.segments.size() == 1 &&
+                loop.unroll <= 4;
     Value* start = lo;
     if (loop.unroll > 1) {
       Value* middle = end_of(static_cast<int64_t>(loop.lanes) * loop.unroll);
@@ -310,15 +313,15 @@ void NestEmitter::emit_outer() {
   if (plan_.tile >= 0) rows = b.CreateMul(rows, tile_count(env));
   Value* count = rows;
   // Pieces of the vector axis: about 64 in all, at least 1024 points, whole cache lines.
-  constexpr int64_t kPieces = 64, kPiecePoints = 1024, kRound = 256;
+  constexpr int64_t kPieces = 64, kPiecePoints = 1024;
   if (v.v) {
     Value* extent = e_.expr(v.extent, env);
     points = b.CreateMul(points, extent);
     Value* some = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, rows, e_.i64(1));
     Value* pieces = b.CreateUDiv(e_.i64(kPieces - 1), some);
     Value* length =
-        b.CreateAdd(b.CreateUDiv(extent, b.CreateAdd(pieces, e_.i64(1))), e_.i64(kRound));
-    length = b.CreateAnd(length, e_.i64(-kRound));
+        b.CreateAdd(b.CreateUDiv(extent, b.CreateAdd(pieces, e_.i64(1))), e_.i64(kPieceStep));
+    length = b.CreateAnd(length, e_.i64(-kPieceStep));
     length = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, length, e_.i64(kPiecePoints));
     b.CreateStore(length, slot(layout_.block));
     Value* blocks = b.CreateUDiv(b.CreateAdd(extent, b.CreateSub(length, e_.i64(1))), length);

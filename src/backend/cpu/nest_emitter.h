@@ -27,6 +27,7 @@ class NestEmitter {
               bool repeated);
   void emit();
   // Instead of emit() on this nest and then on `next`, with a barrier between them.
+  bool blocks() const;  // many rows along one axis, none in vectors: strips may be of use
   bool strips_with(const NestEmitter& next) const;
   void emit_strips(NestEmitter& next);
   static int row_slots(const ir::Nest& nest);
@@ -58,7 +59,6 @@ class NestEmitter {
   void emit_outer();
   llvm::Value* outer_function();
   int64_t cost() const;  // picoseconds an outer point
-  bool blocks() const;
   double block_bytes() const;
   void outer_blocks(llvm::Value* begin, llvm::Value* end);
   // Calls f with pieces of [begin, end): in a loop of the kernel every other iteration takes the

@@ -327,11 +327,16 @@ int Planner::unroll_of(const VectorLoop& loop, const std::vector<size_t>& phases
   bool folds = std::any_of(phases.begin(), phases.end(), [&](size_t p) {
     return !nest_.phases[p].reductions.empty() || !nest_.phases[p].body.scans.empty();
   });
-  if (unroll == 2 && !few_points())
-    unroll = folds ? (target_.wide() ? 4 : 2) : target_.wide() ? 8 : 3;
+  // The order of a fold must not follow from how many rows there are beside its own.
+  if (unroll == 2 && folds) {
+    unroll = target_.wide() ? 4 : 2;
+  } else if (unroll == 2 && !few_points()) {
+    unroll = target_.wide() ? 8 : 3;
+  }
   if (heavy) unroll = std::min(unroll, 2);
   double extent = std::max(estimate(loop.extent), 1.0);
-  while (unroll > 1 && extent < static_cast<double>(loop.lanes) * unroll) unroll /= 2;
+  double most = std::min(extent, static_cast<double>(kPieceStep));
+  while (unroll > 1 && most < static_cast<double>(loop.lanes) * unroll) unroll /= 2;
   return unroll;
 }
 

@@ -24,6 +24,10 @@ struct Segment {
   bool single = false;  // one whole vector at a constant position, a multiple of `lanes`
 };
 
+// Pieces of a vector axis that threads take are multiples of so many points; so groups of vectors
+// have no more.
+constexpr int64_t kPieceStep = 256;
+
 struct VectorLoop {
   SymbolRef v;  // null: no vector axis
   Expr extent = 1;

@@ -62,6 +62,10 @@ class Zeros {
 // Bytes 0 but for 3 at the start, 11 at `middle` and 7 at the end.
 class Large : public testing::Test {
  protected:
+  void SetUp() override {
+    if (device_.name() != "cpu" && device_.name().rfind("cuda", 0) != 0)
+      GTEST_SKIP() << "the CPU backend is not built, and the interpreter is too slow";
+  }
   // False where this machine has too little memory: what a run touches, in bytes.
   bool enough(int64_t bytes) const {
     if (device_.name() != "cpu") bytes *= 2;  // a copy on the host as well

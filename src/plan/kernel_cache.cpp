@@ -96,8 +96,9 @@ void compile_all(target::Emitter& emitter, const target::EmitOptions& options,
     for (size_t k = next.fetch_add(1); k < jobs.size(); k = next.fetch_add(1))
       compile(emitter, options, jobs[k]);
   };
+  size_t count = jobs.size() > 1 ? std::min(jobs.size(), compile_threads(options)) : 1;
   std::vector<std::jthread> threads;
-  for (size_t k = 1; k < std::min(jobs.size(), compile_threads(options)); ++k) {
+  for (size_t k = 1; k < count; ++k) {
     try {
       threads.emplace_back(work);
     } catch (const std::system_error&) {

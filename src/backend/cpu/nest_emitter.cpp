@@ -238,7 +238,7 @@ void NestEmitter::each_group(const VectorLoop& loop, const Segment& s, Value* lo
                 loop.unroll <= 4;
     Value* start = lo;
     if (loop.unroll > 1) {
-      Value* middle = end_of(static_cast<int64_t>(loop.lanes) * loop.unroll);
+      Value* middle = end_of(group_points);
       part(start, middle, loop.lanes, loop.unroll);
       start = middle;
     }

@@ -468,6 +468,15 @@ void BodyEmitter::prefix() {
   }
 }
 
+void BodyEmitter::whole() {
+  prefix();
+  declare_arrays();
+  open_lanes();
+  lanes(0);
+  close_lanes();
+  stores();
+}
+
 void BodyEmitter::load_caches() {
   name_lane("b");
   for (NodeId n = 0; n < body().nodes.size(); ++n) {

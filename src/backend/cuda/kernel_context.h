@@ -79,6 +79,7 @@ class BodyEmitter {
   // between the segments.
   void lanes(int s);
   void stores();
+  void whole();  // from prefix() to stores(), where nothing is folded or scanned
   std::vector<ir::NodeId> scans(int level) const;
   std::string array(ir::NodeId n) const { return base::cat("a", n); }
   std::string ref(ir::NodeId n) const;  // inside a lane loop, or of a uniform node

@@ -126,12 +126,7 @@ void NestEmitter::thread_vectors() {
     if (loads) {
       body.load_caches();
     } else {
-      body.prefix();
-      body.declare_arrays();
-      body.open_lanes();
-      body.lanes(0);
-      body.close_lanes();
-      body.stores();
+      body.whole();
     }
     k_.out.close();
     for (auto& [access, first] : caches.first[0]) first = false;

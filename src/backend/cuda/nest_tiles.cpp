@@ -94,12 +94,7 @@ void NestEmitter::tile_nest() {
   at.lane_name = base::cat("o", nest_.outer.size() - 1);
   for (uint32_t a : nest_.staged) at.staged[a] = base::cat("tile", a, "[x + l][y]");
   BodyEmitter body(k_, nest_, phase, at, nullptr, 0, locals_);
-  body.prefix();
-  body.declare_arrays();
-  body.open_lanes();
-  body.lanes(0);
-  body.close_lanes();
-  body.stores();
+  body.whole();
   k_.out.close();
   k_.out.close();
   if (!k_.exact) k_.out.line("hd_sync();");

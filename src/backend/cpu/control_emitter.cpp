@@ -184,6 +184,7 @@ void ControlEmitter::swap(const Stmt& s) {
 
 // The nest at `at`, or two with a barrier between them; returns how many statements that were.
 size_t ControlEmitter::nests(const std::vector<Stmt>& list, size_t at) {
+  AddressScope addresses(state_);
   for (size_t k = 0; k < places_.size(); ++k) {
     if (places_[k]) state_.buffers[k] = e_.b.CreateLoad(e_.b.getPtrTy(), places_[k]);
   }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace heddle::cpu {
@@ -44,6 +45,21 @@ struct FunctionState {
   std::vector<llvm::MDNode*> scopes, others;  // alias.scope and noalias of each buffer
   Env symbols;                                // extents
   llvm::Value* nothing = nullptr;             // 64 zero bytes, read where a mask is false
+};
+
+// What is set in the table of buffers' addresses during one of these is gone afterwards: such
+// values are made in one block of the function, and blocks that are written later need not come
+// after it.
+class AddressScope {
+ public:
+  explicit AddressScope(FunctionState& f) : f_(f), before_(f.buffers) {}
+  ~AddressScope() { f_.buffers = std::move(before_); }
+  AddressScope(const AddressScope&) = delete;
+  AddressScope& operator=(const AddressScope&) = delete;
+
+ private:
+  FunctionState& f_;
+  std::vector<llvm::Value*> before_;
 };
 
 class EmitContext {

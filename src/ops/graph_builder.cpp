@@ -1,5 +1,6 @@
 // The part of Graph that makes sources and looks at the graph; compiling and running are in api/.
 #include "base/check.h"
+#include "base/floating_point.h"
 #include "ops/support.h"
 
 #include <heddle/graph.h>
@@ -53,6 +54,7 @@ Tensor Graph::constant(const Array& data) {
 }
 
 Tensor Graph::constant(double value, DType dtype, const Shape& shape) {
+  base::StandardFloatingPoint mode;
   check_constant_dtype(dtype);
   ops::HostTensor t(dtype, {});
   if (dtype == DType::boolean) {
@@ -97,9 +99,15 @@ std::vector<Tensor> Graph::placeholders() const {
   return out;
 }
 
-std::string Graph::to_text() const { return ir::print(*impl_); }
+std::string Graph::to_text() const {
+  base::StandardFloatingPoint mode;
+  return ir::print(*impl_);
+}
 
-Graph Graph::from_text(std::string_view text) { return Graph(ir::parse(text, ops::op_table())); }
+Graph Graph::from_text(std::string_view text) {
+  base::StandardFloatingPoint mode;
+  return Graph(ir::parse(text, ops::op_table()));
+}
 
 uint64_t Graph::structural_hash() const { return ir::structural_hash(*impl_); }
 

@@ -1,6 +1,7 @@
 #include "ops/host_tensor.h"
 
 #include "base/check.h"
+#include "base/floating_point.h"
 #include "base/small_float.h"
 #include "ops/opdef.h"
 
@@ -90,6 +91,7 @@ HostTensor::HostTensor(DType dtype_in, std::vector<int64_t> shape_in)
 int64_t HostTensor::size() const { return element_count(shape); }
 
 void round_to_dtype(HostTensor& t) {
+  base::StandardFloatingPoint mode;
   for (double& x : t.f) x = round_real(t.dtype, x);
   for (int64_t& x : t.i) x = wrap(t.dtype, x);
   for (std::complex<double>& x : t.c) {
@@ -98,6 +100,7 @@ void round_to_dtype(HostTensor& t) {
 }
 
 std::vector<std::byte> to_bytes(const HostTensor& t) {
+  base::StandardFloatingPoint mode;
   int64_t count = t.size();
   std::vector<std::byte> bytes(static_cast<size_t>(byte_size(t.dtype, count)));
   int width = bit_width(t.dtype);
@@ -116,6 +119,7 @@ std::vector<std::byte> to_bytes(const HostTensor& t) {
 }
 
 HostTensor from_bytes(DType dtype, std::vector<int64_t> shape, std::span<const std::byte> bytes) {
+  base::StandardFloatingPoint mode;
   HostTensor t(dtype, std::move(shape));
   int64_t count = t.size();
   HD_CHECK(static_cast<int64_t>(bytes.size()) == byte_size(dtype, count), name(dtype), " x ", count,

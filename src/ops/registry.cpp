@@ -1,5 +1,6 @@
 // The registry of operations, and the graph level's view of it.
 #include "base/check.h"
+#include "base/floating_point.h"
 #include "ops/opdef.h"
 
 #include <heddle/error.h>
@@ -312,6 +313,7 @@ std::shared_ptr<ir::Graph> common_graph(const OpDef& def, const Tensors& operand
 
 Tensors apply_all(std::string_view op, const Tensors& operands, ir::Attrs attrs,
                   std::vector<ir::RegionId> regions, const std::shared_ptr<ir::Graph>& graph) {
+  base::StandardFloatingPoint mode;
   const OpDef* def = find_op(op);
   HD_CHECK(def != nullptr, "operation '", op, "' is not registered");
   size_t count = operands.size();

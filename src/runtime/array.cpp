@@ -1,6 +1,7 @@
 #include <heddle/array.h>
 
 #include "base/check.h"
+#include "base/floating_point.h"
 #include "ops/host_tensor.h"
 #include "runtime/devices.h"
 #include "runtime/storage.h"
@@ -302,6 +303,7 @@ Array Array::to(const Device& device) const {
 
 template <class T>
 std::vector<T> Array::to_vector() const {
+  base::StandardFloatingPoint mode;
   ops::HostTensor host = ops::from_bytes(dtype_, shape_, to_bytes());
   std::vector<T> out;
   out.reserve(static_cast<size_t>(size()));

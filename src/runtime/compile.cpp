@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "base/env.h"
+#include "base/floating_point.h"
 #include "passes/passes.h"
 #include "runtime/autotune.h"
 #include "runtime/executable.h"
@@ -132,6 +133,7 @@ std::shared_ptr<const Executable::Impl> compile(const std::shared_ptr<ir::Graph>
                                                 const CompileSpec& spec, const Device& device,
                                                 CompileOptions options,
                                                 const std::shared_ptr<VariableState>& state) {
+  base::StandardFloatingPoint mode;
   apply_switches(options);
   std::shared_ptr<ir::Graph> extracted = extract(graph, spec);
   auto plain = [&](const CompileOptions& o) { return compile_plain(extracted, device, o, state); };

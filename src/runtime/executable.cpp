@@ -2,6 +2,7 @@
 #include "runtime/executable.h"
 
 #include "base/check.h"
+#include "base/floating_point.h"
 #include "target/counters.h"
 
 #include <heddle/error.h>
@@ -81,6 +82,7 @@ Job make_job(const std::shared_ptr<Run>& run) {
 
 std::vector<Array> Executable::run(const std::vector<Array>& inputs,
                                    const RunOptions& options) const {
+  base::StandardFloatingPoint mode;
   checked(impl_);
   std::vector<Array> outputs;
   if (is_plain(*impl_, options) && runtime::run_fast(*impl_, inputs, &outputs)) return outputs;
@@ -91,6 +93,7 @@ std::vector<Array> Executable::run(const std::vector<Array>& inputs,
 
 void Executable::run_into(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                           const RunOptions& options) const {
+  base::StandardFloatingPoint mode;
   checked(impl_);
   if (is_plain(*impl_, options) && runtime::run_fast(*impl_, inputs, outputs)) return;
   Run run(impl_, inputs, outputs);
@@ -99,6 +102,7 @@ void Executable::run_into(const std::vector<Array>& inputs, const std::vector<Ar
 
 std::vector<Array> Executable::run_async(const std::vector<Array>& inputs,
                                          const RunOptions& options) const {
+  base::StandardFloatingPoint mode;
   auto run = std::make_shared<Run>(checked(impl_), inputs, std::vector<Array>());
   std::vector<Array> outputs = run->outputs();
   Job job = make_job(run);

@@ -1,5 +1,7 @@
 #include "runtime/parallel.h"
 
+#include "base/floating_point.h"
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -156,6 +158,7 @@ class Pool {
   }
 
   void work(uint64_t seen) {
+    base::StandardFloatingPoint mode;
     Patience patience;
     for (;;) {
       seen = wait(seen, patience);

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/floating_point.h"
 #include "runtime/devices.h"
 
 #include <heddle/error.h>
@@ -78,7 +79,11 @@ void Worker::loop(const std::shared_ptr<Core>& core) {
     std::function<void()> job = std::move(core->jobs.front());
     core->jobs.pop_front();
     lock.unlock();
-    job();
+    {
+      // The thread's mode came from whoever made it, and completion handlers may change it.
+      base::StandardFloatingPoint mode;
+      job();
+    }
     job = nullptr;  // what it keeps alive goes before a waiter wakes
     lock.lock();
     core->pending.fetch_sub(1, std::memory_order_release);

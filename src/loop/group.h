@@ -12,12 +12,13 @@
 
 namespace heddle::loop {
 
-// A node in a group. `coords`, `inner_coords` and `reads` are written in the group's variables.
+// A node in a group. All expressions are written in the group's variables.
 struct Member {
   const SchedNode* node = nullptr;
   size_t space = 0;  // 0: no inner axes (of a reduction: where it folds)
   std::vector<Expr> coords, inner_coords;
   std::vector<Read> reads;
+  std::optional<Expr> position;  // see SchedNode
   // At which inner points is the result there? A reduction's is there at all of them.
   size_t result_space() const { return node->kind == NodeKind::reduction ? 0 : space; }
 };

@@ -87,12 +87,27 @@ std::vector<Link> shared_reads(const Group& f, const Group& g) {
 void rewrite(Member& m, const Bindings& map) {
   m.coords = replaced(map, m.coords);
   m.inner_coords = replaced(map, m.inner_coords);
+  if (m.position) m.position = replaced(map, *m.position);
   for (Read& r : m.reads) r.coords = replaced(map, r.coords);
 }
 
 std::vector<LoopAxis> concatenated(std::vector<LoopAxis> a, const std::vector<LoopAxis>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+// Row-major position of a point.
+Expr position(const std::vector<LoopAxis>& axes) {
+  Expr at(0);
+  for (const LoopAxis& a : axes) at = at * a.extent + Expr(a.var);
+  return at;
+}
+
+// Do the loops over `axes` take the elements of a member in the order that it needs? A scan starts
+// anew with each point of the slower axes, so it needs an axis of its own.
+bool in_order(const Member& m, const Expr& at, const std::vector<LoopAxis>& axes) {
+  if (m.node->kind == NodeKind::scan && axes.size() != 1) return false;
+  return at == position(axes);
 }
 
 bool runs_along(const Group& g, size_t space) {
@@ -114,8 +129,8 @@ class Joiner {
   std::optional<Group> align();
   std::optional<Group> place(const Group& base, const Group& flat, const std::vector<Link>& must,
                              const std::vector<Link>& may) const;
-  std::optional<Bindings> match_space(size_t fs, size_t gs, const Bindings& outer,
-                                      bool& forbidden) const;
+  std::optional<Bindings> match_space(size_t fs, size_t gs, const Bindings& outer, bool& forbidden);
+  bool keeps_order(size_t fs, size_t gs, const Bindings& map) const;
   Group merged(Group base, const Group& other, const Bindings& map,
                const std::vector<size_t>& space_map) const;
   std::string invalid(const Group& g) const;
@@ -139,7 +154,7 @@ Group Joiner::merged(Group base, const Group& other, const Bindings& map,
 
 // How f's inner space fs runs over g's gs, with f's outer variables already written in g's.
 std::optional<Bindings> Joiner::match_space(size_t fs, size_t gs, const Bindings& outer,
-                                            bool& forbidden) const {
+                                            bool& forbidden) {
   auto attempt = [&](const std::vector<Link>& links, bool& any) -> std::optional<Bindings> {
     std::vector<Equation> equations;
     for (const Link& l : links) {
@@ -158,6 +173,10 @@ std::optional<Bindings> Joiner::match_space(size_t fs, size_t gs, const Bindings
   bool bound = false, hinted = false;
   std::optional<Bindings> map = attempt(must_, bound);
   if (bound) {
+    if (map && !keeps_order(fs, gs, *map)) {
+      reason_ = "one runs along an axis in another order than the other";
+      map.reset();
+    }
     forbidden = !map;
     return map;
   }
@@ -175,14 +194,15 @@ std::optional<Bindings> Joiner::match_space(size_t fs, size_t gs, const Bindings
       if (!(map->at(f_.spaces[fs][k].var->id) == Expr(g_.spaces[gs][k].var))) return std::nullopt;
     }
   }
+  if (map && !keeps_order(fs, gs, *map)) return std::nullopt;
   return map;
 }
 
-// Row-major position of a point.
-Expr position(const std::vector<LoopAxis>& axes) {
-  Expr at(0);
-  for (const LoopAxis& a : axes) at = at * a.extent + Expr(a.var);
-  return at;
+// Do f's members over its space fs keep their order where they run over g's gs? (g's loops stay.)
+bool Joiner::keeps_order(size_t fs, size_t gs, const Bindings& map) const {
+  return std::all_of(f_.members.begin(), f_.members.end(), [&](const Member& m) {
+    return m.space != fs || !m.position || in_order(m, replaced(map, *m.position), g_.spaces[gs]);
+  });
 }
 
 // The outer spaces are one to one; inner spaces are shared where they can be.
@@ -279,6 +299,8 @@ std::optional<Group> Joiner::place(const Group& base, const Group& flat,
 std::string Joiner::invalid(const Group& g) const {
   std::set<ValueId> reads;
   for (const Member& m : g.members) {
+    if (m.position && !in_order(m, *m.position, g.spaces[m.space]))
+      return "one runs along an axis in another order than the other";
     for (const Read& r : m.reads) {
       const Member* made = g.find(r.value);
       if (made == nullptr) {
@@ -336,7 +358,7 @@ int64_t Group::cost() const {
 Group make_group(const SchedNode& node) {
   Group g;
   g.outer = node.axes;
-  Member m{&node, 0, node.coords, node.inner_coords, node.reads};
+  Member m{&node, 0, node.coords, node.inner_coords, node.reads, node.position};
   if (!node.inner.empty()) {
     g.spaces.push_back(node.inner);
     m.space = 1;

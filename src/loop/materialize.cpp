@@ -2,6 +2,7 @@
 // an axis, and those that are too dear to compute again in each place that reads them. All others
 // are inlined.
 #include "base/check.h"
+#include "ir/fold.h"
 #include "loop/limits.h"
 #include "loop/node.h"
 
@@ -13,6 +14,11 @@ namespace heddle::loop {
 using base::cat;
 using ir::OpId;
 using ir::ValueId;
+
+ir::ReduceOp reduce_op(const ir::Op& op) {
+  const ops::ReduceRule& rule = *op.def->reduce;
+  return rule.choose ? rule.choose(op) : rule.op;
+}
 
 int64_t body_cost(const ir::Body& body) {
   using ir::ScalarOp;
@@ -307,7 +313,11 @@ SchedNode Planner::make_node(ValueId v) {
       n.kind = NodeKind::reduction;
       n.axes = axes_of(shape, "i", n.coords);
       n.inner = axes_of(op.def->reduce->inner(graph_, op), "r", n.inner_coords);
-      if (n.inner.empty()) n.inner.push_back({make_loop_symbol("r", 1), 1});
+      if (n.inner.empty()) {
+        n.inner.push_back({make_loop_symbol("r", 1), 1});
+      } else if (ir::is_arg(reduce_op(op))) {
+        n.position = flat_coordinate(n.inner_coords, op.def->reduce->inner(graph_, op));
+      }
       break;
     case Lowering::scan: {
       n.kind = NodeKind::scan;
@@ -324,6 +334,7 @@ SchedNode Planner::make_node(ValueId v) {
       n.inner_coords = n.coords;
       if (rule.exclusive) n.inner_coords[axis] = n.coords[axis] + Expr(rule.reverse ? 1 : -1);
       n.inner = {along};
+      n.position = rule.reverse ? shape[axis] - Expr(1) - n.coords[axis] : n.coords[axis];
       break;
     }
     case Lowering::scatter:

@@ -32,9 +32,7 @@ Val row_value(ir::BodyBuilder& b, const KernelBuilder& kernel, const Member& m, 
 }
 
 ir::ReduceOp reduce_op(const KernelBuilder& kernel, const Member& m) {
-  const ir::Op& op = kernel.graph().op(m.node->op);
-  const ops::ReduceRule& rule = *op.def->reduce;
-  return rule.choose ? rule.choose(op) : rule.op;
+  return reduce_op(kernel.graph().op(m.node->op));
 }
 
 ops::ScanRule scan_rule(const KernelBuilder& kernel, const Member& m) {

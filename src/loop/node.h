@@ -33,8 +33,11 @@ struct SchedNode {
   std::vector<LoopAxis> axes, inner;
   std::vector<Expr> coords;  // of the result, in the axes (a scan's: also the inner axis)
   std::vector<Expr>
-      inner_coords;         // of a reduction, in the inner axes; of the element that a scan reads
-  std::vector<Read> reads;  // of values that are not inlined
+      inner_coords;  // of a reduction, in the inner axes; of the element that a scan reads
+  // Of a scan, or a fold whose result is an index (of more than one element): how many elements
+  // come before a point in the order that the operation asks for. Loops must count it up from 0.
+  std::optional<Expr> position;
+  std::vector<Read> reads;        // of values that are not inlined
   std::vector<ir::OpId> after;    // operations that must have run
   int64_t cost = 0;               // of one point, see limits.h
   DType scalar = DType::unknown;  // of the value (reduction: the fold's accumulator; scan: the
@@ -54,6 +57,9 @@ struct RegionPlan {
 };
 RegionPlan plan_region(const ir::Graph& graph, ir::RegionId region,
                        const std::set<ir::OpId>& opaque, const ScheduleOptions& options);
+
+// How a reduction folds.
+ir::ReduceOp reduce_op(const ir::Op& op);
 
 // Simple scalar operations of a body: see limits.h.
 int64_t body_cost(const ir::Body& body);

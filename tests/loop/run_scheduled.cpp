@@ -3,9 +3,14 @@
 #include "base/check.h"
 #include "ir/kernel.h"
 #include "loop/interpret.h"
+#include "ops/judge.h"
 #include "ops/opdef.h"
 #include "passes/passes.h"
+#include "support/numeric.h"
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -294,6 +299,78 @@ std::shared_ptr<ir::Graph> prepare(const Graph& graph, const Tensors& feeds,
   for (const Tensor& t : targets) wanted.push_back(t.id());
   ir::Extracted e = ir::extract(*graph.impl(), fed, wanted, {});
   return passes::optimize(*e.graph, [](const ir::Graph&, ir::OpId) { return false; });
+}
+
+namespace {
+
+// Sums of as many terms as the largest feed has elements, of the results' magnitude.
+void expect_close(const std::vector<HostTensor>& results, const std::vector<HostTensor>& expected,
+                  const std::vector<HostTensor>& feeds, const std::string& where) {
+  int64_t length = 1;
+  double scale = 1;
+  for (const HostTensor& v : feeds) length = std::max(length, ops::element_count(v.shape));
+  for (const HostTensor& t : expected) {
+    for (double v : t.f) scale = std::isfinite(v) ? std::max(scale, std::abs(v)) : scale;
+  }
+  for (size_t k = 0; k < expected.size(); ++k) {
+    EXPECT_EQ(difference(results[k], expected[k], tolerance(expected[k].dtype, length, scale)), "")
+        << "target " << k << ", " << where;
+  }
+}
+
+void check_schedules_of(const ir::Graph& g, const std::vector<HostTensor>& values,
+                        const std::vector<HostTensor>& expected, const char* sizes) {
+  target::DeviceDescription device;
+  device.shared_memory = 1 << 16;
+  const ScheduledOptions modes[] = {
+      {.fuse_loops = true},
+      {.fusion = false},
+      {.fuse_loops = true, .block = 4},
+      {.fuse_loops = true, .device = &device},
+  };
+  for (const ScheduledOptions& mode : modes) {
+    ScheduledRun r = run_scheduled(g, values, mode);
+    expect_close(r.results, expected, values,
+                 base::cat(sizes, ", mode ", &mode - modes, "\n", ir::print(g), r.text));
+  }
+}
+
+}  // namespace
+
+std::vector<HostTensor> check_schedules(const std::vector<HostTensor>& values,
+                                        const BuildTargets& f, bool on_device) {
+  std::vector<HostTensor> expected;
+  for (bool open : {false, true}) {
+    Graph graph;
+    Tensors xs;
+    std::map<int64_t, Expr> extents;
+    for (const HostTensor& v : values) {
+      Shape shape;
+      for (int64_t n : v.shape) {
+        Expr& e = extents.try_emplace(n, n).first->second;
+        if (open && e.is_constant()) e = Dim("n" + std::to_string(n), std::min<int64_t>(n, 1));
+        shape.push_back(e);
+      }
+      xs.push_back(graph.placeholder(v.dtype, shape));
+    }
+    Tensors targets = f(xs);
+    std::shared_ptr<ir::Graph> g = prepare(graph, xs, targets);
+    if (!open) expected = ops::judge(*g, values);
+    check_schedules_of(*g, values, expected, open ? "open sizes" : "known sizes");
+    if (!on_device) continue;
+    CompileSpec spec{.feeds = {}, .targets = targets, .operations = {}};
+    std::vector<Array> arrays;
+    for (size_t k = 0; k < xs.size(); ++k) {
+      spec.feeds.emplace_back(xs[k]);
+      arrays.push_back(to_array(values[k]));
+    }
+    std::vector<HostTensor> results;
+    for (const Array& r : graph.compile(spec, test_device()).run(arrays))
+      results.push_back(to_host(r));
+    expect_close(results, expected, values,
+                 base::cat("on ", test_device().name(), "\n", ir::print(*g)));
+  }
+  return expected;
 }
 
 }  // namespace heddle::test

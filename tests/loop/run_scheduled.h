@@ -34,4 +34,11 @@ ScheduledRun run_scheduled(const ir::Graph& graph, const std::vector<ops::HostTe
 std::shared_ptr<ir::Graph> prepare(const Graph& graph, const Tensors& feeds,
                                    const Tensors& targets);
 
+// The targets of f's placeholders, by every way of scheduling and (`on_device`) on the test device,
+// with extents known and open (equal ones are one symbol): expects the judge's values, and returns
+// them.
+using BuildTargets = std::function<Tensors(const Tensors& xs)>;
+std::vector<ops::HostTensor> check_schedules(const std::vector<ops::HostTensor>& values,
+                                             const BuildTargets& f, bool on_device = true);
+
 }  // namespace heddle::test

@@ -240,6 +240,12 @@ std::string Planner::reason_for_node(ValueId v) {
   return "";
 }
 
+bool always(const ir::BodyBuilder& b, ir::NodeId mask) {
+  if (mask == ir::kNoNode) return true;
+  const ir::Node& n = b.body().nodes[mask];
+  return n.op == ir::ScalarOp::constant && n.bits != 0;
+}
+
 // The buffer that v is only another name of: the same elements in the same row-major order.
 std::optional<ValueId> Planner::renamed(ValueId v) {
   const Type& type = graph_.value(v).type;
@@ -248,16 +254,19 @@ std::optional<ValueId> Planner::renamed(ValueId v) {
   std::vector<Read> reads;
   ir::BodyBuilder b;
   ir::Val first;
+  // Where a mask is false the element is not the buffer's, even if the coordinates agree.
+  bool masked = false;
   ElementBuilder e(
       graph_, b,
       [&](ValueId o, const std::vector<Expr>& at, ir::NodeId mask) -> std::optional<Leaf> {
         if (plan_.placement[o] == Placement::inlined) return std::nullopt;
+        masked = masked || !always(b, mask);
         Leaf leaf = record(b, reads, o, at, mask);
         first = leaf.val;
         return leaf;
       });
   ir::Val got = e.inlined(v, coords);
-  if (reads.size() != 1 || got.re != first.re || got.im != first.im) return std::nullopt;
+  if (masked || reads.size() != 1 || got.re != first.re || got.im != first.im) return std::nullopt;
   const Type& from = graph_.value(reads[0].value).type;
   if (from.dtype != type.dtype || !(element_count(*from.shape) == element_count(*type.shape)))
     return std::nullopt;

@@ -38,6 +38,11 @@ ops::HostTensor value_of(const std::vector<ops::HostTensor>& values, F f) {
   return evaluate(feeds, f(xs));
 }
 
+// A flip by a slice of stride -1.
+Tensor flipped(const Tensor& x) {
+  return slice(x, {.starts = {-1}, .stops = {-x.shape()[0] - Expr(1)}, .strides = {-1}});
+}
+
 }  // namespace
 
 TEST(Cases, E06VarianceOfAnEmptyAxisIsNaN) {
@@ -191,6 +196,76 @@ TEST(Cases, R07TheSameSumEachTime) {
   // The number of threads does not matter either.
   Executable alone = g.compile({.feeds = {x}, .targets = {sum(x)}}, device, {.threads = 1});
   EXPECT_EQ(alone.run({values})[0].to_bytes(), first);
+}
+
+TEST(Cases, R08RunningSumsInBothDirections) {
+  std::vector<ops::HostTensor> x = {floats({3}, {1, 2, 4})};
+  EXPECT_EQ(text(value_of(x,
+                          [](const Tensors& t) {
+                            return cumulative_sum(cumulative_sum(t[0]), {.reverse = true});
+                          })),
+            "f64[3] 11 10 7");
+  EXPECT_EQ(text(value_of(x,
+                          [](const Tensors& t) {
+                            return cumulative_sum(cumulative_sum(t[0], {.reverse = true}));
+                          })),
+            "f64[3] 7 13 17");
+  ops::HostTensor s = value_of(
+      x, [](const Tensors& t) { return cumulative_sum(softmax(t[0]), {.reverse = true}); });
+  EXPECT_NEAR(s.f[0], 1, 1e-7);
+  EXPECT_NEAR(s.f[1], 0.9579899, 1e-7);
+  EXPECT_NEAR(s.f[2], 0.8437948, 1e-7);
+}
+
+TEST(Cases, S05PositionsInBothDirections) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {4}), y = g.placeholder(f32, {4});
+  ops::HostTensor v = floats({4}, {1, 5, 3, 2}, f32);
+  std::vector<ops::HostTensor> r = evaluate({{x, v}}, {reduce_max(x), argmax(flipped(x))});
+  EXPECT_EQ(text(r[0]) + ", " + text(r[1]), "f32[] 5, i64[] 2");
+  r = evaluate({{y, v}}, {argmin(y), argmin(flipped(y))});
+  EXPECT_EQ(text(r[0]) + ", " + text(r[1]), "i64[] 0, i64[] 3");
+}
+
+TEST(Cases, GR10GradientsThroughRunningSums) {
+  std::vector<ops::HostTensor> x = {floats({3}, {1, 2, 4})};
+  EXPECT_EQ(text(value_of(x,
+                          [](const Tensors& t) {
+                            return gradients(sum(square(cumulative_sum(t[0]))), {t[0]})[0];
+                          })),
+            "f64[3] 22 20 14");
+  ops::HostTensor g = value_of(
+      x, [](const Tensors& t) { return gradients(sum(log(cumulative_sum(t[0]))), {t[0]})[0]; });
+  EXPECT_NEAR(g.f[0], 1.4761905, 1e-7);
+  EXPECT_NEAR(g.f[1], 0.4761905, 1e-7);
+  EXPECT_NEAR(g.f[2], 0.1428571, 1e-7);
+}
+
+TEST(Cases, G13ReadsOutsideOfOneElement) {
+  std::vector<ops::HostTensor> x = {floats({1}, {3}, f32)};
+  EXPECT_EQ(text(value_of(x,
+                          [](const Tensors& t) {
+                            return gather(exp(t[0]), Graph(t[0].graph()).constant(int64_t{1}, i64));
+                          })),
+            "f32[] 0");
+  EXPECT_EQ(text(value_of(x,
+                          [](const Tensors& t) {
+                            Tensor one = Graph(t[0].graph()).constant(1.0, f32, {1});
+                            return stencil(
+                                exp(t[0]), one,
+                                {.padding = WindowPadding::explicit_offset, .offsets = {2}});
+                          })),
+            "f32[1] 0");
+}
+
+TEST(Cases, G14GradientOfAScatterOutside) {
+  EXPECT_EQ(text(value_of({floats({1}, {3}, f32), floats({1}, {5}, f32)},
+                          [](const Tensors& t) {
+                            Tensor index = Graph(t[0].graph()).constant(int64_t{1}, i64, {1});
+                            Tensor y = scatter_add(t[0], index, t[1]);
+                            return gradients(sum(square(y)), {t[1]})[0];
+                          })),
+            "f32[1] 0");
 }
 
 TEST(Cases, L03LargestOfWindowsOfOneWithStride) {

@@ -144,17 +144,18 @@ std::vector<HostTensor> judge_layer_norm(const JudgeContext& c) {
   }
   std::vector<int64_t> lane = broadcast_indices(statistics, x.shape);
   auto lanes = static_cast<size_t>(element_count(statistics));
-  std::vector<double> mean(lanes, 0), variance(lanes, 0);
-  auto n = static_cast<double>(count);
+  // Extended, so that squares of f64 fit.
+  std::vector<long double> mean(lanes, 0), variance(lanes, 0);
+  auto n = static_cast<long double>(count);
   for (size_t i = 0; i < lane.size(); ++i) mean[static_cast<size_t>(lane[i])] += x.f[i] / n;
   for (size_t i = 0; i < lane.size(); ++i) {
-    double d = x.f[i] - mean[static_cast<size_t>(lane[i])];
+    long double d = x.f[i] - mean[static_cast<size_t>(lane[i])];
     variance[static_cast<size_t>(lane[i])] += d * d / n;
   }
   auto epsilon = c.attrs.get<double>("epsilon");
   for (size_t i = 0; i < lane.size(); ++i) {
     auto at = static_cast<size_t>(lane[i]);
-    out.f[i] = (x.f[i] - mean[at]) / std::sqrt(variance[at] + epsilon);
+    out.f[i] = static_cast<double>((x.f[i] - mean[at]) / std::sqrt(variance[at] + epsilon));
   }
   for (size_t p = 1; p < c.in.size(); ++p) {
     std::vector<int64_t> from = broadcast_indices(c.in[p]->shape, x.shape);
@@ -173,8 +174,10 @@ Tensors decompose_layer_norm(const ir::Graph&, const ir::Op& op, const Tensors& 
     along.axes.push_back(static_cast<int>(axis));
   if (x.rank() == 0) along.axes.clear();
   Tensor centered = x - mean(x, along);
-  Tensor variance = mean(centered * centered, along);
-  Tensor y = centered / sqrt(variance + op.attrs.get<double>("epsilon"));
+  Tensor y = centered / apply("root_mean_square", {centered},
+                              {{"axes", to_ints(along.axes)},
+                               {"keep_axes", true},
+                               {"epsilon", op.attrs.get<double>("epsilon")}});
   if (in.size() > 1) y = y * to_compute(in[1]);
   if (in.size() > 2) y = y + to_compute(in[2]);
   return {from_compute(y, in[0].dtype())};

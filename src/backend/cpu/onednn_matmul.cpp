@@ -205,6 +205,7 @@ std::shared_ptr<const Product> MatmulCall::product(const Sizes& part, const Size
       memory::desc({part.batch, part.m, part.n}, t, memory::dims{whole.m * whole.n, whole.n, 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);  // whatever the environment says
   OneThread single;
   dnnl::matmul::primitive_desc d(engine(), made->a, made->b, made->c, attributes);
   made->primitive = dnnl::matmul(d);

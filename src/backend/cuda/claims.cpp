@@ -216,12 +216,25 @@ class MatmulCall : public CudaLibraryCall {
     cublasLtMatmulPreference_t preference = nullptr;
     check(blas().cublasLtMatmulPreferenceCreate_(&preference), "cublasLtMatmulPreferenceCreate",
           describe());
-    blas().cublasLtMatmulPreferenceSetAttribute_(
-        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      check(
+          blas().cublasLtMatmulPreferenceSetAttribute_(preference, attribute, &value, sizeof value),
+          "cublasLtMatmulPreferenceSetAttribute", describe());
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
     for (auto a :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      blas().cublasLtMatmulPreferenceSetAttribute_(preference, a, &s.alignment, sizeof s.alignment);
+      prefer(a, s.alignment);
+    if (types_.data != types_.scale) {
+      // The parts of a split sum are added up in f32 and not in the result's half type: neither in
+      // place nor in a workspace of that type. Nor does any sum itself run in f16.
+      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+             static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE |
+                                   CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+      prefer(CUBLASLT_MATMUL_PREF_IMPL_MASK,
+             ~cublasLtNumericalImplFlags_t{CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F});
+    }
     cublasLtMatmulHeuristicResult_t result = {};
     int found = 0;
     cublasStatus_t code = blas().cublasLtMatmulAlgoGetHeuristic_(handle, p.desc, p.b, p.a, p.d, p.d,

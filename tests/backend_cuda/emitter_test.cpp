@@ -100,6 +100,22 @@ TEST(CudaEmitter, ScheduledGraphsSimulated) {
 }
 
 // A device without multiprocessors never lacks threads: whatever can share work does.
+TEST_P(Cases, SharedWorkSimulated) {
+  if (!can_simulate()) GTEST_SKIP() << "no host compiler";
+  const KernelCase& c = all()[GetParam()];
+  target::DeviceDescription small = described_gpu();
+  small.processors = 0;
+  cuda::Variant variant{.wide = false, .vectors = true};
+  // A run of the host compiler only where the text is another one than that of a large device.
+  std::string usual = cuda::write_kernel(c.kernel, {}, variant, described_gpu()).text;
+  if (cuda::write_kernel(c.kernel, {}, variant, small).text == usual) return;
+  CaseMemory want(c), got(c);
+  loop::interpret(c.kernel, want.args(c));
+  SimulatedKernel kernel(c.kernel, {}, variant, small);
+  if (!kernel.runs(got.args(c))) return;
+  kernel.run(got.args(c));
+  EXPECT_EQ(compare(c, want.pointers(), got.pointers()), "") << kernel.source().text;
+}
 TEST(CudaEmitter, SharedWorkSimulated) {
   if (!can_simulate()) GTEST_SKIP() << "no host compiler";
   target::DeviceDescription small = described_gpu();

@@ -292,6 +292,25 @@ KernelCase gather(const std::string& name, int64_t rows, int64_t width) {
   k.nest({{r, c}, {phase({}, b)}, {}});
   return k.done();
 }
+// A counter without axes picks the row that is read and the row that is written; a factor has none
+// either.
+KernelCase rows_by_counter(const std::string& name, DType d, int64_t rows, int64_t width) {
+  constexpr int64_t kCount = 5;
+  Maker k(name);
+  BufferId xs = k.buffer("xs", d, {Expr(kCount), Expr(rows), Expr(width)}),
+           factor = k.buffer("factor", d, {}), counter = k.buffer("counter", DType::i64, {});
+  BufferId out = k.buffer("out", d, {Expr(kCount), Expr(rows), Expr(width)}, BufferRole::output);
+  Axis r = axis("r", Expr(rows)), c = axis("c", Expr(width));
+  BodyBuilder b;
+  NodeId n =
+      b.binary(ScalarOp::bit_and, b.load(DType::i64, {counter, {}}), b.constant_int(DType::i64, 3));
+  SymbolRef s = b.bind(n, 0, kCount - 1);
+  NodeId v =
+      b.binary(ScalarOp::mul, b.load(d, {xs, {Expr(s), at(r), at(c)}}), b.load(d, {factor, {}}));
+  b.store({out, {Expr(s), at(r), at(c)}}, v);
+  k.nest({{r, c}, {phase({}, b)}, {}});
+  return k.done();
+}
 KernelCase scatter(const std::string& name, int64_t rows, int64_t width) {
   Maker k(name);
   BufferId update = k.buffer("update", DType::f32, {Expr(rows), Expr(width)}),
@@ -716,6 +735,9 @@ std::vector<KernelCase> kernel_cases() {
   all.push_back(cumsum("cumsum_columns", DType::f32, 64, 40, false));
   all.push_back(window("window", 17, 32));
   all.push_back(gather("gather", 70, 64));
+  all.push_back(rows_by_counter("rows_by_counter_f64", DType::f64, 3, 40));
+  all.push_back(rows_by_counter("rows_by_counter_f32", DType::f32, 4, 64));
+  all.push_back(rows_by_counter("rows_by_counter_one", DType::f32, 2, 1));
   all.push_back(scatter("scatter", 40, 16));
   all.push_back(transpose("transpose", 70, 45));
   all.push_back(transpose("transpose_small", 9, 100));

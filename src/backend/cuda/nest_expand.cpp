@@ -378,7 +378,8 @@ class Expander {
       bool indirect = std::any_of(symbols.begin(), symbols.end(), [](const SymbolRef& s) {
         return s->kind == SymbolKind::indirect;
       });
-      bool row = affine_in(a.coords.back(), last).has_value() && uses(a.coords.back(), *last);
+      bool row = !a.coords.empty() && uses(a.coords.back(), *last) &&
+                 affine_in(a.coords.back(), last).has_value();
       if (indirect && !row) return {0, 1};
       along = along || indirect;
     }

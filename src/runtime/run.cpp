@@ -76,6 +76,73 @@ Range range_of(const Array& a) {
   return {data + extent.begin, data + extent.end};
 }
 
+// The memory of a feed or an output, in the order of addresses.
+struct Span {
+  Range range;
+  size_t index = 0;
+  bool output = false;
+  bool operator<(const Span& o) const { return range.begin < o.range.begin; }
+};
+
+// Empty, with the room of the runs before: a warm run allocates nothing.
+std::vector<Span>& scratch_spans() {
+  thread_local std::vector<Span> spans;
+  spans.clear();
+  return spans;
+}
+
+void add_spans(const std::vector<Array>& arrays, bool outputs, std::vector<Span>& spans) {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].size() > 0) spans.push_back({range_of(arrays[i]), i, outputs});
+  }
+}
+
+// Calls `found` with the number of each output that shares memory with a feed or another output.
+template <class Found>
+void for_shared_outputs(std::vector<Span>& spans, const Found& found) {
+  std::sort(spans.begin(), spans.end());
+  const std::byte* end = nullptr;  // of all before
+  for (size_t k = 0; k < spans.size(); ++k) {
+    const Range& range = spans[k].range;
+    bool before = k > 0 && range.begin < end;
+    bool after = k + 1 < spans.size() && spans[k + 1].range.begin < range.end;
+    if (spans[k].output && (before || after)) found(spans[k].index);
+    end = k > 0 ? std::max(end, range.end) : range.end;
+  }
+}
+
+// Two outputs that share memory, the lower number first. Interleaved views of one storage may be
+// disjoint, but two from one address on are a mistake.
+std::optional<std::pair<size_t, size_t>> overlapping_outputs(const std::vector<Array>& outputs) {
+  std::vector<Span>& spans = scratch_spans();
+  add_spans(outputs, true, spans);
+  auto pair = [](const Span& a, const Span& b) { return std::minmax(a.index, b.index); };
+  auto data = [&](const Span& s) { return static_cast<const std::byte*>(outputs[s.index].data()); };
+  auto storage = [&](const Span& s) { return outputs[s.index].storage().get(); };
+
+  std::sort(spans.begin(), spans.end(),
+            [&](const Span& a, const Span& b) { return data(a) < data(b); });
+  for (size_t k = 1; k < spans.size(); ++k) {
+    if (data(spans[k - 1]) == data(spans[k])) return pair(spans[k - 1], spans[k]);
+  }
+
+  std::sort(spans.begin(), spans.end());
+  // What reaches farthest of all before, and what does of all that lie in another storage than it.
+  const Span *farthest = nullptr, *other = nullptr;
+  for (const Span& s : spans) {
+    bool same = farthest != nullptr && storage(*farthest) == storage(s);
+    const Span* before = same ? other : farthest;
+    if (before != nullptr && before->range.meets(s.range)) return pair(*before, s);
+    if (farthest == nullptr || s.range.end > farthest->range.end) {
+      if (!same) other = farthest;
+      farthest = &s;
+    } else if (!same && (other == nullptr || s.range.end > other->range.end)) {
+      other = &s;
+    }
+  }
+  return std::nullopt;
+}
+
 bool same_memory(const target::Device& a, const target::Device& b) {
   return &a == &b || (a.host_memory() && b.host_memory());
 }
@@ -170,14 +237,10 @@ void Run::check_outputs() {
                                    " has stride 0, so its elements share memory"));
       }
     }
-    for (size_t j = 0; j < i; ++j) {
-      if (a.size() > 0 && range_of(a).meets(range_of(outputs_[j]))) {
-        // Interleaved views may be disjoint, but two runs of one memory are a mistake.
-        if (a.storage() != outputs_[j].storage() || a.data() == outputs_[j].data()) {
-          throw GraphError(base::cat("run: outputs ", j, " and ", i, " overlap in memory"));
-        }
-      }
-    }
+  }
+  if (auto clash = overlapping_outputs(outputs_)) {
+    throw GraphError(
+        base::cat("run: outputs ", clash->first, " and ", clash->second, " overlap in memory"));
   }
 }
 
@@ -187,15 +250,18 @@ void Run::decide_staging() {
   staged_inputs_.resize(inputs_.size());
   staged_outputs_.resize(outputs_.size());
   if (impl_->judged) return;
-  for (size_t i = 0; i < outputs_.size(); ++i) {
+  auto stage = [&](size_t i) {
     const Array& out = outputs_[i];
-    bool direct = usable(out, *impl_->device);
-    for (const Array& in : inputs_)
-      direct = direct && (in.size() == 0 || !range_of(in).meets(range_of(out)));
-    for (const Array& o : outputs_)
-      direct = direct && (&o == &out || o.size() == 0 || !range_of(o).meets(range_of(out)));
-    if (!direct) staged_outputs_[i] = Array::empty(out.dtype(), out.shape(), Device(impl_->device));
+    if (!staged_outputs_[i].valid())
+      staged_outputs_[i] = Array::empty(out.dtype(), out.shape(), Device(impl_->device));
+  };
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (!usable(outputs_[i], *impl_->device)) stage(i);
   }
+  std::vector<Span>& spans = scratch_spans();
+  add_spans(inputs_, false, spans);
+  add_spans(outputs_, true, spans);
+  for_shared_outputs(spans, stage);
 }
 
 bool Run::alone() const {
@@ -359,17 +425,18 @@ bool inputs_fit(const Plan& plan, const Layout& layout, const std::vector<Array>
 // No output shares memory with a feed or another output.
 bool outputs_fit(const Plan& plan, const Layout& layout, const std::vector<Array>& inputs,
                  const std::vector<Array>& outputs) {
+  std::vector<Span>& spans = scratch_spans();
+  auto add = [&](const Array& a, size_t index, uint32_t slot, bool output) {
+    if (a.size() > 0) spans.push_back({packed_range(a, layout.bytes[slot]), index, output});
+  };
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!fits(outputs[i], plan.outputs[i].type.dtype, layout.output_shapes[i])) return false;
-    Range range = packed_range(outputs[i], layout.bytes[plan.outputs[i].slot]);
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (range.meets(packed_range(inputs[k], layout.bytes[plan.inputs[k].slot]))) return false;
-    }
-    for (size_t k = 0; k < i; ++k) {
-      if (range.meets(packed_range(outputs[k], layout.bytes[plan.outputs[k].slot]))) return false;
-    }
+    add(outputs[i], i, plan.outputs[i].slot, true);
   }
-  return true;
+  for (size_t k = 0; k < inputs.size(); ++k) add(inputs[k], k, plan.inputs[k].slot, false);
+  bool apart = true;
+  for_shared_outputs(spans, [&](size_t) { apart = false; });
+  return apart;
 }
 
 // An idle instance, back in its pool unless the run failed.

@@ -91,6 +91,58 @@ TEST(Run, OutputMayBeTheFeed) {
   EXPECT_EQ(own.to_vector<float>(), (Values{8, 16, 24, 32}));
 }
 
+TEST(Run, OutputsThatOverlapAreFoundAmongMany) {
+  constexpr int kOutputs = 9;
+  hd::Graph graph;
+  hd::Tensor x = graph.placeholder(hd::f32, {1, 2}, "x");
+  hd::Tensors targets;
+  for (int k = 0; k < kOutputs; ++k) targets.push_back(x + static_cast<double>(k));
+  hd::Executable e = graph.compile({.feeds = {x}, .targets = targets}, runtime_device());
+  hd::Array feed = array({1, 2}, {10, 20});
+  auto apart = [] {
+    std::vector<hd::Array> out;
+    for (int k = 0; k < kOutputs; ++k) out.push_back(hd::Array::zeros(hd::f32, {1, 2}));
+    return out;
+  };
+  auto expect_values = [](const std::vector<hd::Array>& out) {
+    for (int k = 0; k < kOutputs; ++k)
+      EXPECT_EQ(out[static_cast<size_t>(k)].to_vector<float>(),
+                (Values{10 + static_cast<float>(k), 20 + static_cast<float>(k)}));
+  };
+  for (int repeat = 0; repeat < 3; ++repeat) {  // the first run, and warm ones
+    std::vector<hd::Array> out = apart();
+    e.run_into({feed}, out);
+    expect_values(out);
+    for (auto [a, b] : {std::pair<size_t, size_t>{0, 8}, {3, 4}, {0, 1}}) {
+      out = apart();
+      out[b] = out[a];
+      EXPECT_MESSAGE(e.run_into({feed}, out), "outputs " + std::to_string(a) + " and " +
+                                                  std::to_string(b) + " overlap in memory");
+    }
+    // Rows and columns of one matrix, in any order.
+    hd::Array rows = hd::Array::zeros(hd::f32, {kOutputs, 2}),
+              columns = hd::Array::zeros(hd::f32, {2, kOutputs});
+    for (int k = 0; k < kOutputs; ++k) {
+      int at = (k * 4) % kOutputs;
+      out[static_cast<size_t>(k)] = rows.slice(0, at, at + 1);
+    }
+    e.run_into({feed}, out);
+    expect_values(out);
+    for (int k = 0; k < kOutputs; ++k) {
+      int at = (k * 4) % kOutputs;
+      out[static_cast<size_t>(k)] = columns.transpose({1, 0}).slice(0, at, at + 1);
+    }
+    e.run_into({feed}, out);
+    expect_values(out);
+    // An output within the feed's memory.
+    hd::Array memory = array({1, 3}, {10, 20, 0});
+    out = apart();
+    out[5] = memory.slice(1, 1, 3);
+    e.run_into({memory.slice(1, 0, 2)}, out);
+    expect_values(out);
+  }
+}
+
 TEST(Run, TargetsMayBeFeedsConstantsAndRepeated) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {2}, "x");

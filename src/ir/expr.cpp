@@ -99,6 +99,8 @@ Expr operator%(const Expr& a, const Expr& b) { return detail::modulo(a, b); }
 
 Expr min(const Expr& a, const Expr& b) {
   if (a == b) return a;
+  if (std::optional<Expr> sum = detail::without_absorbed_minima(a, b)) return min(a, *sum);
+  if (std::optional<Expr> sum = detail::without_absorbed_minima(b, a)) return min(b, *sum);
   if (detail::prove_nonnegative(b - a)) return a;
   if (detail::prove_nonnegative(a - b)) return b;
   bool swap = detail::compare(a, b) > 0;

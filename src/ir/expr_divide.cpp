@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 namespace heddle::detail {
 
@@ -176,14 +177,34 @@ std::vector<Expr> weaken(const Expr& e) {
   return results;
 }
 
-bool prove(const Expr& e, int depth) {
-  if (e.lower() >= 0) return true;
-  if (e.upper() < 0 || depth == 0) return false;
-  for (const Expr& next : weaken(e)) {
-    if (!(next == e) && prove(next, depth - 1)) return true;
+constexpr int kProofDepth = 24;   // replacements one after another
+constexpr int kProofSteps = 200;  // expressions looked at in one proof
+
+// A search through what weaken() gives. Expressions that share their parts (extents grown in a
+// loop) have exponentially many ways to the same few ends: none is looked at twice, and a proof
+// that is not found within its steps is not found.
+class Proof {
+ public:
+  bool found(const Expr& e, int depth) {
+    if (e.lower() >= 0) return true;
+    if (e.upper() < 0 || depth == 0 || ++steps_ > kProofSteps) return false;
+    auto [failed, is_new] = failed_.try_emplace(e.hash(), depth);
+    if (!is_new) {
+      if (failed->second >= depth) return false;
+      failed->second = depth;
+    }
+    for (const Expr& next : weaken(e)) {
+      if (!(next == e) && found(next, depth - 1)) return true;
+    }
+    return false;
   }
-  return false;
-}
+
+ private:
+  int steps_ = 0;
+  // By hash, the longest rest of the way that was tried. Two expressions of one hash lose a proof,
+  // never more.
+  std::unordered_map<uint64_t, int> failed_;
+};
 
 bool between_zero_and(const Expr& rest, const Expr& b) {
   return prove_nonnegative(rest) && prove_nonnegative(b - Expr(1) - rest);
@@ -318,6 +339,10 @@ std::optional<Expr> divide_exactly(const Expr& a, const Expr& b) {
   return from_poly(std::move(d.quotient));
 }
 
-bool prove_nonnegative(const Expr& e) { return prove(e, 24); }
+bool prove_nonnegative(const Expr& e) {
+  if (e.lower() >= 0) return true;
+  if (e.upper() < 0) return false;
+  return Proof().found(e, kProofDepth);
+}
 
 }  // namespace heddle::detail

@@ -18,6 +18,7 @@ struct ExprNode {
   std::vector<Expr> operands;
 
   static Expr wrap(std::shared_ptr<const ExprNode> node) { return Expr(std::move(node)); }
+  static bool same(const Expr& a, const Expr& b) { return a.node_ == b.node_; }
 };
 
 int64_t saturating_add(int64_t a, int64_t b);
@@ -47,6 +48,10 @@ Expr divide(const Expr& a, const Expr& b);
 Expr modulo(const Expr& a, const Expr& b);
 // a / b where b divides a as a polynomial.
 std::optional<Expr> divide_exactly(const Expr& a, const Expr& b);
+// For min(bound, sum) with a constant bound: min(4, n + min(4, n)) is min(4, 2 n), because a
+// minimum that takes its constant makes the sum at least the bound. The sum without such minima,
+// nullopt where it has none.
+std::optional<Expr> without_absorbed_minima(const Expr& bound, const Expr& sum);
 // True only if e >= 0 for all values of its symbols within their bounds.
 bool prove_nonnegative(const Expr& e);
 

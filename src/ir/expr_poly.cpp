@@ -210,6 +210,7 @@ Expr rebuild(ExprKind kind, const std::vector<Expr>& o) {
 }
 
 int compare(const Expr& a, const Expr& b) {
+  if (ExprNode::same(a, b)) return 0;
   if (a.kind() != b.kind()) return a.kind() < b.kind() ? -1 : 1;
   if (a.is_constant()) {
     int64_t x = *a.constant(), y = *b.constant();
@@ -284,6 +285,38 @@ Expr from_poly(Poly p) {
   terms.reserve(p.terms.size());
   for (const auto& [m, c] : p.terms) terms.push_back(term_expr(m, c));
   return terms.size() == 1 ? terms[0] : make_node(ExprKind::add, std::move(terms));
+}
+
+namespace {
+
+// Of min(bound, p): where no term is negative, a term that is not 0 reaches the bound with a
+// coefficient that does.
+Poly with_bounded_coefficients(Poly p, int64_t bound) {
+  auto negative = [](const auto& t) { return term_expr(t.first, t.second).lower() < 0; };
+  if (bound < 1 || std::any_of(p.terms.begin(), p.terms.end(), negative)) return p;
+  for (auto& [m, c] : p.terms) c = std::min(c, bound);
+  return p;
+}
+
+}  // namespace
+
+std::optional<Expr> without_absorbed_minima(const Expr& bound, const Expr& sum) {
+  if (!bound.is_constant() || *bound.constant() < 0) return std::nullopt;
+  if (sum.kind() != ExprKind::add && sum.kind() != ExprKind::mul) return std::nullopt;
+  Poly p = to_poly(sum);
+  for (const auto& [m, c] : p.terms) {
+    if (c < 1 || m.size() != 1 || m[0].kind() != ExprKind::min) continue;
+    for (size_t k = 0; k < 2; ++k) {
+      std::optional<int64_t> least = m[0].operands()[k].constant();
+      if (!least || *least < *bound.constant()) continue;
+      Poly rest = p;
+      rest.add_term(m, -c);
+      if (from_poly(rest).lower() < 0) continue;
+      rest.add(to_poly(m[0].operands()[1 - k]), c);
+      return from_poly(with_bounded_coefficients(std::move(rest), *bound.constant()));
+    }
+  }
+  return std::nullopt;
 }
 
 Poly multiply(const Poly& a, const Poly& b) {

@@ -26,6 +26,16 @@ Expr slice_end(const Expr& end, const Expr& n, const Expr& lo, const Expr& hi) {
   return min(max(end, lo), hi);
 }
 
+// end - start, where `given` is what start was before it was clamped to [lo, hi]. A number of
+// elements that counts from the end stays one: min(4, n), not n - max(n - 4, 0).
+Expr slice_span(const Expr& given, const Expr& start, const Expr& end, const Expr& n,
+                const Expr& lo, const Expr& hi) {
+  std::optional<int64_t> v = given.constant();
+  if (!v || *v >= 0 || *v < -kFar) return end - start;
+  Expr span = end - (n + *v);
+  return span.is_constant() ? max(min(span, end - lo), end - hi) : end - start;
+}
+
 Expr ceil_div(const Expr& a, int64_t b) { return (a + (b - 1)) / b; }
 
 const std::vector<Expr>& ends(const ir::Attrs& attrs, const char* name) {
@@ -39,7 +49,7 @@ SliceAxis slice_axis(const Expr& start, const Expr& stop, int64_t stride, const 
   if (stride > 0) {
     axis.start = slice_end(start, n, 0, n);
     Expr end = slice_end(stop, n, 0, n);
-    axis.extent = max(ceil_div(end - axis.start, stride), 0);
+    axis.extent = max(ceil_div(slice_span(start, axis.start, end, n, 0, n), stride), 0);
   } else {
     axis.start = slice_end(start, n, -1, n - 1);
     Expr end = slice_end(stop, n, -1, n - 1);

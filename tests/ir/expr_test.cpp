@@ -69,6 +69,43 @@ TEST(Expr, MinMaxFoldWhereOrdered) {
   EXPECT_EQ(interior, i + 1);
 }
 
+TEST(Expr, NestedMinimaOfOneBoundAreFlat) {
+  Dim n("n");
+  EXPECT_EQ(min(Expr(4), n + min(n, Expr(4))), min(Expr(4), n * 2));
+  EXPECT_EQ(min(Expr(4), n + min(n, Expr(6))), min(Expr(4), n * 2));
+  EXPECT_NE(min(Expr(4), n + min(n, Expr(3))), min(Expr(4), n * 2));
+  EXPECT_EQ(min(Expr(1), n + min(n, Expr(1))), min(Expr(1), n));  // no power of two that overflows
+  Expr grown = n;
+  std::vector<Expr> steps;
+  for (int k = 0; k < 64; ++k) {
+    steps.push_back(grown);
+    grown = grown + min(grown, Expr(4));
+  }
+  EXPECT_LT(grown.to_string().size(), 64 * 30U);
+  for (int64_t v : {0, 1, 2, 3, 4, 5, 100}) {
+    int64_t expected = v;
+    for (const Expr& e : steps) {
+      ASSERT_EQ(value_of(e, {{n.symbol()->id, v}}), expected);
+      expected += std::min<int64_t>(expected, 4);
+    }
+  }
+}
+
+// Each step reads the one before twice: a proof must not follow every way through them.
+TEST(Expr, ProofsOfExpressionsThatShareTheirPartsEnd) {
+  for (bool minimum : {true, false}) {
+    Dim n("n"), b("b");
+    Expr grown = n;
+    for (int k = 0; k < 9; ++k) grown = grown + (minimum ? min(b, grown) : max(b, grown) - b);
+    Values values{{n.symbol()->id, 3}, {b.symbol()->id, 2}};
+    int64_t expected = 3;
+    for (int k = 0; k < 9; ++k)
+      expected += minimum ? std::min<int64_t>(2, expected) : std::max<int64_t>(2, expected) - 2;
+    EXPECT_EQ(value_of(grown, values), expected);
+    EXPECT_EQ(is_less_equal(grown, n - Expr(1)), minimum ? Ordering::no : Ordering::undecided);
+  }
+}
+
 TEST(Expr, Orderings) {
   Dim n("n"), m("m");
   EXPECT_EQ(is_less_equal(n, n + 1), Ordering::yes);

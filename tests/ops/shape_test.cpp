@@ -100,6 +100,62 @@ TEST(Slice, TakesSymbols) {
   EXPECT_EQ(text(evaluate({{x, iota({5})}}, y)), "f64[3] 1 2 3");
 }
 
+// Rows appended again and again, as in a cache of keys and values: extents stay short expressions.
+TEST(Slice, PartsOfSymbolicExtentsMayBeAppendedManyTimes) {
+  struct Case {
+    SliceOptions part;
+    std::function<std::pair<int64_t, int64_t>(int64_t n)> range;
+  };
+  const Case cases[] = {{{.starts = {0}, .stops = {1}},
+                         [](int64_t n) { return std::pair(0, std::min<int64_t>(n, 1)); }},
+                        {{.starts = {-3}, .stops = {}},
+                         [](int64_t n) { return std::pair(std::max<int64_t>(n - 3, 0), n); }},
+                        {{.starts = {-5}, .stops = {}, .strides = {1}},
+                         [](int64_t n) { return std::pair(std::max<int64_t>(n - 5, 0), n); }}};
+  for (const Dim& dim : {Dim("n"), Dim("n", 1), Dim("n", 1, 512)}) {
+    for (const Case& c : cases) {
+      Graph g;
+      Tensor x = g.placeholder(f64, {dim}), t = x;
+      for (int round = 0; round < 24; ++round) t = concat({t, slice(t, c.part)}, 0);
+      for (int64_t n : {0, 1, 2, 3, 7}) {
+        if (n < dim.lower()) continue;
+        std::vector<double> expected;
+        for (int64_t k = 0; k < n; ++k) expected.push_back(static_cast<double>(k));
+        for (int round = 0; round < 24; ++round) {
+          auto [from, to] = c.range(static_cast<int64_t>(expected.size()));
+          std::vector<double> part(expected.begin() + from, expected.begin() + to);
+          expected.insert(expected.end(), part.begin(), part.end());
+        }
+        EXPECT_EQ(evaluate({{x, iota({n})}}, t).f, expected) << "n = " << n;
+      }
+    }
+  }
+}
+
+TEST(Slice, SpansThatCountFromTheEnd) {
+  Graph g;
+  Dim n("n");
+  Tensor x = g.placeholder(f64, {n});
+  auto shape = [&](const SliceOptions& part) { return to_string(slice(x, part).type()); };
+  EXPECT_EQ(shape({.starts = {-4}, .stops = {}}), to_string(Type{f64, Shape{min(Expr(4), n)}}));
+  for (int64_t start : {-9, -4, -1}) {
+    for (int64_t stop : {-10, -2, -1, 0, 3}) {
+      for (int64_t stride : {1, 2, 3, -1}) {
+        for (int64_t size : {0, 1, 2, 5, 9}) {
+          std::vector<double> expected;  // as NumPy
+          int64_t lo = stride > 0 ? 0 : -1, hi = stride > 0 ? size : size - 1;
+          auto end = [&](int64_t v) { return std::clamp(v < 0 ? v + size : v, lo, hi); };
+          for (int64_t k = end(start); stride > 0 ? k < end(stop) : k > end(stop); k += stride)
+            expected.push_back(static_cast<double>(k));
+          Tensor y = slice(x, {.starts = {start}, .stops = {stop}, .strides = {stride}});
+          EXPECT_EQ(evaluate({{x, iota({size})}}, y).f, expected)
+              << start << ":" << stop << ":" << stride << " of " << size;
+        }
+      }
+    }
+  }
+}
+
 TEST(Slice, SaysWhatDoesNotFit) {
   Graph g;
   Tensor x = g.placeholder(f32, {2, 3});

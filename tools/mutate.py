@@ -53,7 +53,9 @@ def check(mutations: list[dict]) -> int:
 
 def make_worktree() -> pathlib.Path:
     tree = SCRATCH / "tree"
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
     if not (tree / ".git").exists():
         SCRATCH.mkdir(parents=True, exist_ok=True)
         subprocess.run(["git", "worktree", "prune"], cwd=ROOT, check=True)
@@ -90,7 +92,9 @@ def fuzz(tree: pathlib.Path, run: dict, mutation: dict, args) -> tuple[bool, str
     if result.returncode == 0:
         return False, f"no difference in {args.count} programs"
     if not lines:
-        return True, (result.stdout + result.stderr).strip().splitlines()[-1:][0] if result.stdout + result.stderr else "crash"
+        return True, (result.stdout + result.stderr).strip().splitlines()[-1:][
+            0
+        ] if result.stdout + result.stderr else "crash"
     first = int(re.match(r"seed (\d+): ", lines[0])[1])
     return True, f"by program {first - args.seed + 1}: {lines[0][:200]}"
 

@@ -3,6 +3,7 @@
 #include "base/check.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <nvrtc.h>
 
 #include <cstdlib>
@@ -40,6 +41,18 @@ std::vector<std::string> folders() {
   return out;
 }
 
+// NVRTC opens its builtins by name when it compiles for the first time. The loader does not look
+// into the folder of an NVRTC that was opened by path (NVIDIA's wheels, a toolkit that moved), but
+// it knows by name what is already open.
+void open_builtins(void* library, const std::string& version) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return;
+  std::filesystem::path path = std::filesystem::path(map->l_name).parent_path();
+  path /= base::cat("libnvrtc-builtins.so.", version);
+  // Where the file is not there NVRTC's own search remains.
+  dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 Nvrtc load() {
   Nvrtc n;
   void* library = open_cuda_library("nvrtc", {"13", "12"});
@@ -60,6 +73,7 @@ Nvrtc load() {
   n.nvrtcVersion_(&major, &minor);
   n.version = 1000 * major + minor;
   n.info.version = base::cat(major, ".", minor);
+  open_builtins(library, n.info.version);
   n.info.usable = true;
   return n;
 }
@@ -120,6 +134,11 @@ std::string compile_cubin(const std::string& text, const std::string& name,
   // Heddle keeps the code itself; to open the compiler's own cache takes longer than a kernel.
   if (n.version >= 13000) options.push_back("--no-cache");
   code = n.nvrtcCompileProgram_(program.handle, static_cast<int>(options.size()), options.data());
+  if (code == NVRTC_ERROR_BUILTIN_OPERATION_FAILURE) {
+    throw UnsupportedError(base::cat("kernel ", name, ": the CUDA compiler has no ",
+                                     "libnvrtc-builtins.so.", n.info.version,
+                                     ", which belongs beside libnvrtc: ", log_of(program.handle)));
+  }
   if (code != NVRTC_SUCCESS) {
     throw InternalError(base::cat("kernel ", name, " does not compile: ",
                                   n.nvrtcGetErrorString_(code), "\n", log_of(program.handle)));

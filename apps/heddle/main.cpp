@@ -5,11 +5,16 @@
 
 #include <heddle/error.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <new>
 
-int main(int argc, char** argv) {
+namespace {
+
+int parse_and_run(int argc, char** argv) {
   CLI::App cli{"heddle: compute graphs on CPUs and NVIDIA GPUs"};
   cli.require_subcommand(1);
   std::function<int()> run;
@@ -44,3 +49,19 @@ int main(int argc, char** argv) {
     return 1;
   }
 }
+
+// Output that did not arrive (a full disk, a closed descriptor) is a failure even where all else
+// went well.
+int checked_output(int code) {
+  errno = 0;
+  std::cout.flush();
+  bool arrived = std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (arrived || code != 0) return code;
+  std::fprintf(stderr, "heddle: the standard output cannot be written: %s\n",
+               errno != 0 ? std::strerror(errno) : "an earlier part was lost");
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return checked_output(parse_and_run(argc, argv)); }

@@ -7,6 +7,7 @@
 // Each device runs in a process of its own, since a process has one instruction set.
 #include "base/hash.h"
 #include "programs.h"
+#include "support/arguments.h"
 
 #include <heddle/heddle.h>
 
@@ -229,7 +230,9 @@ bool parse_arguments(int argc, char** argv, Options& o) {
     if (++k >= argc) return false;
     std::string value = argv[k];
     if (arg == "--count") {
-      o.chunks = std::max<uint64_t>(1, std::strtoull(value.c_str(), nullptr, 10) / 100'000);
+      uint64_t count = 0;
+      if (!parse_number(value, count)) return false;
+      o.chunks = std::max<uint64_t>(1, count / 100'000);
     } else if (arg == "--device") {
       o.devices.push_back(value);
     } else if (arg == "--golden") {

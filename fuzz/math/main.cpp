@@ -1,6 +1,7 @@
 // heddle-fuzz-math [--stride N] [--function NAME] [--shard I/N] [--device NAME]: errors of the f32
 // functions, as a device computes them, over every stride-th of all 2^32 inputs, against float64.
 #include "runtime/parallel.h"
+#include "support/arguments.h"
 #include "support/math_sweep.h"
 #include "support/numeric.h"
 #include "vector_truth.h"
@@ -132,16 +133,13 @@ bool parse(int argc, char** argv, Options& o) {
     std::string arg = argv[k];
     const char* value = argv[k + 1];
     if (arg == "--stride") {
-      o.stride = std::max<uint64_t>(1, std::strtoull(value, nullptr, 10));
+      if (!parse_number(value, o.stride) || o.stride == 0) return false;
     } else if (arg == "--function") {
       o.function = value;
     } else if (arg == "--device") {
       o.device = value;
     } else if (arg == "--shard") {
-      const char* slash = std::strchr(value, '/');
-      if (slash == nullptr) return false;
-      o.shard = std::strtoull(value, nullptr, 10);
-      o.shards = std::max<uint64_t>(1, std::strtoull(slash + 1, nullptr, 10));
+      if (!parse_part(value, o.shard, o.shards)) return false;
     } else {
       return false;
     }
@@ -158,9 +156,10 @@ int run(int argc, char** argv) {
     return 2;
   }
   Device device = o.device.empty() ? test_device() : heddle::device(o.device);
-  bool good = true;
+  bool good = true, known = false;
   for (const SweptFunction& f : swept_functions()) {
     if (!o.function.empty() && f.name != o.function) continue;
+    known = true;
     SweepResult r = Sweep(f, device).run(o);
     std::printf("%-8s on %s: %.4f ULP at %a, bound %.2f, %lld points, %lld special values wrong\n",
                 f.name.c_str(), device.name().c_str(), r.worst, r.at, f.bound,
@@ -168,7 +167,8 @@ int run(int argc, char** argv) {
     std::fflush(stdout);
     good = good && r.worst <= f.bound && r.wrong_special == 0;
   }
-  return good ? 0 : 1;
+  if (!known) std::fprintf(stderr, "heddle-fuzz-math: no function '%s'\n", o.function.c_str());
+  return !known ? 2 : good ? 0 : 1;
 }
 
 }  // namespace

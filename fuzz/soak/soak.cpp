@@ -2,6 +2,8 @@
 // same and different executables, new sizes and new graphs, at once. Every result must have the
 // bits that one thread computed beforehand; memory must level off. Prints what was run; exit 1 at
 // the first difference, or where memory grew.
+#include "support/arguments.h"
+
 #include <heddle/heddle.h>
 
 #include <unistd.h>
@@ -225,22 +227,36 @@ class Soak {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  Options options;
-  for (int k = 1; k + 1 < argc; k += 2) {
+namespace {
+
+bool parse(int argc, char** argv, Options& o) {
+  using heddle::test::parse_number;
+  bool good = argc % 2 == 1;
+  for (int k = 1; good && k + 1 < argc; k += 2) {
     std::string name = argv[k], value = argv[k + 1];
     if (name == "--device") {
-      options.device = value;
+      o.device = value;
     } else if (name == "--seconds") {
-      options.seconds = std::stod(value);
+      good = parse_number(value, o.seconds);
     } else if (name == "--threads") {
-      options.threads = std::stoi(value);
+      good = parse_number(value, o.threads);
     } else if (name == "--seed") {
-      options.seed = std::stoull(value);
+      good = parse_number(value, o.seed);
     } else {
-      std::fprintf(stderr, "heddle-fuzz-soak: no such option: %s\n", name.c_str());
-      return 2;
+      good = false;
     }
+  }
+  return good;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Options options;
+  if (!parse(argc, argv, options)) {
+    std::fprintf(
+        stderr, "usage: heddle-fuzz-soak [--device NAME] [--seconds S] [--threads T] [--seed N]\n");
+    return 2;
   }
   return Soak(options).run();
 } catch (const std::exception& error) {

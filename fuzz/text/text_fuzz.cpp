@@ -1,5 +1,6 @@
 // heddle-fuzz-text [ITERATIONS [SEED]]: mutated graph texts. Prints the seed and text of the first
 // failure.
+#include "support/arguments.h"
 #include "support/text_mutation.h"
 
 #include <unistd.h>
@@ -25,10 +26,14 @@ extern "C" void on_alarm(int) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  uint64_t iterations = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1'000'000;
+  uint64_t iterations = 1'000'000;
   uint64_t seed =
-      argc > 2 ? std::strtoull(argv[2], nullptr, 10)
-               : static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+      static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  if (argc > 3 || (argc > 1 && !heddle::test::parse_number(argv[1], iterations)) ||
+      (argc > 2 && !heddle::test::parse_number(argv[2], seed))) {
+    std::fprintf(stderr, "usage: heddle-fuzz-text [ITERATIONS [SEED]]\n");
+    return 2;
+  }
   std::printf("%llu texts from seed %llu\n", static_cast<unsigned long long>(iterations),
               static_cast<unsigned long long>(seed));
   std::signal(SIGALRM, on_alarm);

@@ -126,9 +126,9 @@ class Compose : public testing::Test {
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
   }
-  Outcome heddle(const std::string& arguments) const {
+  Outcome heddle(const std::string& arguments, const std::string& output = "2>&1") const {
     std::string command = "cd '" + folder_.string() + "' && timeout 120 '" + tool_ + "' " +
-                          arguments + " 2>&1 < /dev/null";
+                          arguments + " " + output + " < /dev/null";
     Outcome outcome;
     FILE* pipe = popen(command.c_str(), "r");
     if (pipe == nullptr) return outcome;
@@ -300,6 +300,16 @@ TEST_F(Compose, SwitchesThatAreNotUnderstood) {
     expect_refused(o, 2, "many");
     EXPECT_NE(o.text.find("there is no device \"cpu\" here: cpu: "), std::string::npos) << o.text;
     unsetenv(name);
+  }
+}
+
+// Fuller than a disk can be: every write fails, at once or when the buffer is flushed.
+TEST_F(Compose, OutputThatCannotBeWrittenIsAFailure) {
+  for (const char* arguments : {"ops", "ops add", "devices", "version", "--help", "ops --help"}) {
+    Outcome o = heddle(arguments, "2>&1 >/dev/full");
+    EXPECT_EQ(o.code, 1) << arguments << ": " << o.text;
+    EXPECT_NE(o.text.find("standard output cannot be written"), std::string::npos) << o.text;
+    EXPECT_EQ(heddle(arguments).code, 0) << arguments;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <heddle/expr.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,6 +110,9 @@ struct RowRef {
 };
 struct ScanSpec {
   ReduceOp op = ReduceOp::sum;  // sum, product, max, min
+  // What the operation asks for, by which verify() checks the loop: how many elements of its own
+  // order come before the one at this point. It counts up with the scan axis.
+  std::optional<Expr> position = {};
   friend bool operator==(const ScanSpec&, const ScanSpec&) = default;
 };
 

@@ -51,6 +51,8 @@ struct Reduction {
   ReduceOp op = ReduceOp::sum;
   NodeId value = kNoNode;
   DType type = DType::unknown;  // accumulator: f32 for half types, the integer's own type, boolean
+  // Of argmax and argmin: see ScanSpec; counts up over the inner axes in row-major order.
+  std::optional<Expr> position = {};
 };
 struct Phase {
   std::vector<Axis> inner;

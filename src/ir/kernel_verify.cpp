@@ -100,6 +100,8 @@ class Verifier {
         require(!nest.phases[phase].inner.empty() &&
                     nest.phases[phase].inner.back().kind == AxisKind::scan,
                 "scan: node ", id, " outside a scan axis");
+        order(b.scans[n.payload].position, nest.phases[phase].inner,
+              nest.phases[phase].inner.size() - 1, "a scan");
         return;
       case ScalarOp::select:
         require(type(n.a) == bool_ && type(n.b) == n.type && type(n.c) == n.type,
@@ -118,6 +120,20 @@ class Verifier {
     require(type(n.a) != f16 && type(n.a) != bf16, "half-arithmetic: node ", id, " ", name(n.op));
     if (n.b != kNoNode)
       require(type(n.a) == type(n.b), "operand-types: node ", id, " ", name(n.op));
+  }
+
+  // Loops run in the order that the operation asks for, from a point on that may differ by block.
+  void order(const std::optional<Expr>& position, const std::vector<Axis>& axes, size_t first,
+             const char* what) {
+    if (!position) return;
+    expr(*position, "position");
+    Expr at(0);
+    for (size_t k = first; k < axes.size(); ++k) at = at * axes[k].extent + Expr(axes[k].var);
+    Expr start = *position - at;
+    for (const Axis& axis : axes) {
+      require(!uses(start, *axis.var), "order: ", what, " asks for its elements in the order ",
+              position->to_string(), ", its loops run through ", at.to_string());
+    }
   }
 
   void nest(const Nest& n) {
@@ -142,6 +158,7 @@ class Verifier {
         require(phase.body.nodes[r.value].type == r.type, "reduction: type");
         require((r.op == ReduceOp::value) == phase.inner.empty(), "reduction: ", name(r.op),
                 " over ", phase.inner.size(), " inner axes");
+        order(r.position, phase.inner, 0, "an arg fold");
       }
       scope_ = outer_scope;
     }

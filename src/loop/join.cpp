@@ -96,18 +96,11 @@ std::vector<LoopAxis> concatenated(std::vector<LoopAxis> a, const std::vector<Lo
   return a;
 }
 
-// Row-major position of a point.
-Expr position(const std::vector<LoopAxis>& axes) {
-  Expr at(0);
-  for (const LoopAxis& a : axes) at = at * a.extent + Expr(a.var);
-  return at;
-}
-
 // Do the loops over `axes` take the elements of a member in the order that it needs? A scan starts
 // anew with each point of the slower axes, so it needs an axis of its own.
 bool in_order(const Member& m, const Expr& at, const std::vector<LoopAxis>& axes) {
   if (m.node->kind == NodeKind::scan && axes.size() != 1) return false;
-  return at == position(axes);
+  return at == row_major(axes);
 }
 
 bool runs_along(const Group& g, size_t space) {
@@ -220,7 +213,7 @@ std::optional<Group> Joiner::align() {
   }
   if (!is_bijection(outer, f_.outer, g_.outer)) return std::nullopt;
   // Pointwise work in another order would write (or read) memory in strides.
-  if (f_.flat() && g_.flat() && !(replaced(outer, position(f_.outer)) == position(g_.outer))) {
+  if (f_.flat() && g_.flat() && !(replaced(outer, row_major(f_.outer)) == row_major(g_.outer))) {
     reason_ = "they run over their elements in different orders";
     return std::nullopt;
   }

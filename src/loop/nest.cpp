@@ -215,14 +215,15 @@ void NestBuilder::build_task(ir::BodyBuilder& b, ElementBuilder& e, const Task& 
       for (uint32_t k = 0; k < (v.complex() ? 2u : 1u); ++k) {
         NodeId n = k == 0 ? v.re : v.im;
         folds.emplace_back(it->second.first + k, b.keep(n));
-        phase.reductions[it->second.first + k] = {reduce_op(kernel_, m), kNoNode, b.type(n)};
+        phase.reductions[it->second.first + k] = {reduce_op(kernel_, m), kNoNode, b.type(n),
+                                                  m.position};
       }
       return;
     }
     case NodeKind::scan: {
       Val v =
           scan_element(b, e, kernel_, m, m.inner_coords, Expr(group_.spaces[m.space].back().var));
-      ir::ScanSpec spec{scan_rule(kernel_, m).op};
+      ir::ScanSpec spec{scan_rule(kernel_, m).op, m.position};
       v.re = b.scan(spec, v.re);
       if (v.complex()) v.im = b.scan(spec, v.im);
       v = cast_value(b, v, kernel_.type(value).dtype);

@@ -50,6 +50,8 @@ struct Cut {
   Bindings map;                        // the space's variables in theirs
   Expr base;                           // row-major position of the block's first point in the space
 };
+// A member's position (see SchedNode) in such a nest.
+std::optional<Expr> position_in(const Cut& cut, const Member& m);
 Cut cut_space(const std::vector<LoopAxis>& axes, const std::optional<Blocking>& b);
 // A nest for each phase, with grid barriers between and partial results in scratch.
 void build_split(const GroupPlan& plan, const SplitDecision& decision, KernelBuilder& kernel);

@@ -134,6 +134,11 @@ Cut cut_space(const std::vector<LoopAxis>& axes, const std::optional<Blocking>& 
   return c;
 }
 
+std::optional<Expr> position_in(const Cut& cut, const Member& m) {
+  if (!m.position) return std::nullopt;
+  return replaced(cut.map, *m.position);
+}
+
 SplitDecision decide_split(const Group& group, const ScheduleOptions& options) {
   SplitDecision d;
   d.blocking.resize(group.spaces.size());
@@ -320,7 +325,8 @@ ir::Phase SplitBuilder::main_phase(Nest& nest, const Cut& c, std::vector<size_t>
       store_value(b, kernel_.type(value), kernel_.output(value), coords, e.inlined(value, coords));
     } else if (partials_.contains(value)) {
       Val v = e.folded(m.node->op, coords, replaced(c.map, m.inner_coords));
-      phase.reductions.push_back({reduce_op(kernel_, m), b.keep(v.re), b.type(v.re)});
+      phase.reductions.push_back(
+          {reduce_op(kernel_, m), b.keep(v.re), b.type(v.re), position_in(c, m)});
       if (v.complex())
         phase.reductions.push_back({reduce_op(kernel_, m), b.keep(v.im), b.type(v.im)});
       folded.push_back(t.member);
@@ -342,7 +348,9 @@ ir::Phase SplitBuilder::combine(const Nest& nest, size_t source) {
     const Partial& part = partials_.at(m.node->value);
     for (size_t k = 0; k < (m.node->pair ? 2u : 1u); ++k) {
       NodeId n = b.keep(b.load(m.node->scalar, {part[k], with_outer(blocks)}));
-      phase.reductions.push_back({reduce_op(kernel_, m), n, m.node->scalar});
+      std::optional<Expr> at;
+      if (m.position) at = row_major(blocks);
+      phase.reductions.push_back({reduce_op(kernel_, m), n, m.node->scalar, at});
     }
   }
   phase.body = b.take();

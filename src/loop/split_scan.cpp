@@ -181,7 +181,7 @@ ir::Phase ScanSplitter::scan_phase(const Place& p) {
   each_part([&](const Member& m, int part, uint32_t index) {
     ir::ReduceOp op = scan_rule(kernel_, m).op;
     Val v = element(b, e, m, p);
-    NodeId n = b.scan({op}, part == 0 ? v.re : v.im);
+    NodeId n = b.scan({op, position_in(p.cut, m)}, part == 0 ? v.re : v.im);
     n = b.binary(combining(op), b.row(b.type(n), {0, index, 0}), n);
     (part == 0 ? scanned_[m.node->value].re : scanned_[m.node->value].im) = n;
   });

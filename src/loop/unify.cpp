@@ -198,6 +198,33 @@ std::vector<Expr> replaced(const Bindings& map, const std::vector<Expr>& list) {
   return out;
 }
 
+Expr combined(ExprKind kind, const std::vector<Expr>& operands) {
+  Expr r = operands[0];
+  for (size_t k = 1; k < operands.size(); ++k) {
+    const Expr& o = operands[k];
+    switch (kind) {
+      case ExprKind::add:
+        r = r + o;
+        break;
+      case ExprKind::mul:
+        r = r * o;
+        break;
+      case ExprKind::floordiv:
+        r = r / o;
+        break;
+      case ExprKind::mod:
+        r = r % o;
+        break;
+      case ExprKind::min:
+        r = min(r, o);
+        break;
+      default:
+        r = max(r, o);
+    }
+  }
+  return r;
+}
+
 Solution solve(const std::vector<Equation>& equations, const std::vector<LoopAxis>& unknowns,
                bool fresh) {
   Solver solver(unknowns, fresh);
@@ -229,6 +256,12 @@ Expr product(const std::vector<LoopAxis>& axes) {
   Expr p(1);
   for (const LoopAxis& a : axes) p = p * a.extent;
   return p;
+}
+
+Expr row_major(const std::vector<LoopAxis>& axes) {
+  Expr at(0);
+  for (const LoopAxis& a : axes) at = at * a.extent + Expr(a.var);
+  return at;
 }
 
 bool same_extents(const std::vector<LoopAxis>& a, const std::vector<LoopAxis>& b) {

@@ -22,6 +22,8 @@ struct LoopAxis {
 using Bindings = std::unordered_map<uint64_t, Expr>;
 Expr replaced(const Bindings& map, const Expr& e);
 std::vector<Expr> replaced(const Bindings& map, const std::vector<Expr>& list);
+// An expression of a kind (not a constant or symbol) from its operands.
+Expr combined(ExprKind kind, const std::vector<Expr>& operands);
 
 // unknown(x...) = known
 struct Equation {
@@ -45,6 +47,8 @@ bool is_bijection(const Bindings& values, const std::vector<LoopAxis>& to,
                   const std::vector<LoopAxis>& from);
 
 Expr product(const std::vector<LoopAxis>& axes);
+// Row-major position of a point.
+Expr row_major(const std::vector<LoopAxis>& axes);
 bool same_extents(const std::vector<LoopAxis>& a, const std::vector<LoopAxis>& b);
 bool mentions(const Expr& e, const std::vector<LoopAxis>& axes);
 // Whether every loop variable of e is one of the axes'.

@@ -12,10 +12,12 @@ namespace {
 constexpr Switch kSwitches[] = {
     {"HEDDLE_DEVICE", "name of the default device: cpu, cuda:0, interpreter, judge"},
     {"HEDDLE_DUMP", "words of graph, kernels, code, plan: print them to stderr at compile"},
-    {"HEDDLE_VERBOSE", "words of claims, fusion, cache, devices: say what was decided and why"},
+    {"HEDDLE_VERBOSE",
+     "words of claims, fusion, proofs, cache, devices: say what was decided and why"},
     {"HEDDLE_FUSION", "off: one operation a kernel"},
     {"HEDDLE_VALIDATE",
-     "reference: run every step also on the judge and stop at the first difference"},
+     "words of kernels, reference: prove every scheduled kernel; run every step also on the judge "
+     "and stop at the first difference"},
     {"HEDDLE_CHECK", "bounds: emitted code checks every access"},
     {"HEDDLE_LOOPS", "host, device_graph, single_kernel: how loops are run"},
     {"HEDDLE_THREADS", "number of threads of the CPU device"},

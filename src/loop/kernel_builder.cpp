@@ -1,6 +1,7 @@
 #include "loop/kernel_builder.h"
 
 #include "base/check.h"
+#include "loop/prove.h"
 
 #include <algorithm>
 #include <set>
@@ -66,6 +67,7 @@ BoundKernel KernelBuilder::finish(std::string name, std::vector<std::string> not
   std::string broken = ir::verify(kernel_);
   HD_CHECK(broken.empty(), "scheduled kernel ", kernel_.name, ": ", broken, "\n",
            ir::print(kernel_));
+  prove_scheduled(kernel_);
   out.kernel = std::move(kernel_);
   out.notes = std::move(notes);
   return out;

@@ -333,7 +333,9 @@ Proof prove(const ir::Kernel& kernel) {
 void prove_every_kernel(bool on) { proving = on; }
 
 void prove_scheduled(const ir::Kernel& kernel) {
-  if (!proving && base::env("HEDDLE_VALIDATE").value_or("").empty()) return;
+  bool wanted = proving || base::env_has("HEDDLE_VALIDATE", "kernels") ||
+                base::env_has("HEDDLE_VALIDATE", "reference");
+  if (!wanted) return;
   Proof proof = prove(kernel);
   for (const std::string& what : proof.open)
     base::verbose("proofs", base::cat(kernel.name, ": ", what));

@@ -18,7 +18,7 @@ struct Proof {
 Proof prove(const ir::Kernel& kernel);
 
 // Whether each scheduled kernel is proven at once, and refused with an InternalError where
-// something is wrong: slow, so off but in tests, in fuzzers, and where HEDDLE_VALIDATE is set.
+// something is wrong: slow, so off but in tests, in fuzzers, and under HEDDLE_VALIDATE.
 void prove_every_kernel(bool on);
 // Does so, where it is on. HEDDLE_VERBOSE=proofs tells what stays open.
 void prove_scheduled(const ir::Kernel& kernel);

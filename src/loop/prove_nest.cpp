@@ -142,13 +142,22 @@ Facts NestProver::facts(size_t phase, NodeId mask) const {
 
 void NestProver::phase(size_t p) {
   const ir::Phase& phase = nest_.phases[p];
+  std::map<NodeId, Facts> where;  // by mask
+  auto here = [&](NodeId mask) -> const Facts& {
+    auto it = where.find(mask);
+    return it != where.end() ? it->second : where.emplace(mask, facts(p, mask)).first->second;
+  };
+  std::set<std::pair<uint32_t, NodeId>> seen;
+  auto check = [&](uint32_t access, NodeId mask) {
+    if (seen.emplace(access, mask).second) bounds(p, phase.body.accesses[access], mask, here(mask));
+  };
   for (const Node& n : phase.body.nodes) {
-    if (n.op == ScalarOp::load) bounds(p, phase.body.accesses[n.payload], n.a);
-    if (n.op == ScalarOp::bind && !facts(p, kNoNode).bound_holds(n))
+    if (n.op == ScalarOp::load) check(n.payload, n.a);
+    if (n.op == ScalarOp::bind && !here(kNoNode).bound_holds(n))
       findings_.open("bind: the index ", phase.body.symbols[n.payload]->name,
                      " may leave the bounds of its symbol");
   }
-  for (const ir::Store& s : phase.body.stores) bounds(p, phase.body.accesses[s.access], s.mask);
+  for (const ir::Store& s : phase.body.stores) check(s.access, s.mask);
   order(phase);
 }
 
@@ -164,9 +173,8 @@ void NestProver::order(const ir::Phase& phase) {
   }
 }
 
-void NestProver::bounds(size_t p, const Access& a, NodeId mask) {
+void NestProver::bounds(size_t p, const Access& a, NodeId mask, const Facts& here) {
   const ir::Buffer& buffer = kernel_.buffers[a.buffer];
-  Facts here = facts(p, mask);
   for (size_t k = 0; k < a.coords.size(); ++k) {
     Verdict v = here.inside(a.coords[k], buffer.extents[k]);
     if (v == Verdict::proven) continue;

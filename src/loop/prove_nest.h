@@ -63,7 +63,7 @@ class NestProver {
     bool store = false;
   };
   void phase(size_t p);
-  void bounds(size_t p, const ir::Access& a, ir::NodeId mask);
+  void bounds(size_t p, const ir::Access& a, ir::NodeId mask, const Facts& here);
   bool leaves(size_t p, const ir::Access& a, ir::NodeId mask) const;
   void order(const ir::Phase& phase);
   void races();

@@ -1,5 +1,6 @@
 #include "backend/cuda/compiler.h"
 
+#include "backend/cuda/platform.h"
 #include "base/check.h"
 
 #include <dlfcn.h>
@@ -100,9 +101,14 @@ std::string log_of(nvrtcProgram program) {
 
 }  // namespace
 
-const CompilerInfo& compiler() { return nvrtc().info; }
+const CompilerInfo& compiler() {
+  static const CompilerInfo info =
+      platform() != nullptr ? CompilerInfo{true, "", platform()->version} : nvrtc().info;
+  return info;
+}
 
 void* open_cuda_library(const std::string& name, const std::vector<std::string>& versions) {
+  if (void* own = platform_library()) return own;
   for (const std::string& version : versions) {
     std::string file = base::cat("lib", name, ".so.", version);
     if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;

@@ -19,7 +19,7 @@ std::string compile_cubin(const std::string& text, const std::string& name,
                           const std::string& arch);
 
 // Opens lib<name>.so.<version> from the loader's path, CUDA_HOME, the place of the build, or
-// NVIDIA's wheels.
+// NVIDIA's wheels; a driver library with a platform of its own stands for all of them.
 void* open_cuda_library(const std::string& name, const std::vector<std::string>& versions);
 
 }  // namespace heddle::cuda

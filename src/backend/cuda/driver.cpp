@@ -1,5 +1,6 @@
 #include "backend/cuda/driver.h"
 
+#include "backend/cuda/platform.h"
 #include "base/check.h"
 #include "base/env.h"
 #include "target/counters.h"
@@ -14,6 +15,8 @@ namespace {
 
 struct Loaded {
   Driver table;
+  void* library = nullptr;
+  const Platform* platform = nullptr;
   bool usable = false;
   std::string reason;
 };
@@ -24,7 +27,7 @@ struct Loaded {
 Loaded load() {
   Loaded out;
   std::string name = base::env("HEDDLE_CUDA_DRIVER").value_or("libcuda.so.1");
-  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = out.library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     out.reason = base::cat("no NVIDIA driver: ", name, " is not on this machine");
     return out;
@@ -39,6 +42,8 @@ Loaded load() {
   }
   HD_CUDA_FUNCTIONS(HD_CUDA_LOAD)
 #undef HD_CUDA_LOAD
+  if (auto entry = reinterpret_cast<PlatformFunction>(dlsym(library, kPlatformEntry)))
+    out.platform = entry();
   out.usable = true;
   return out;
 }
@@ -61,6 +66,9 @@ const Driver& driver() {
   HD_CHECK(l.usable, l.reason);
   return l.table;
 }
+
+const Platform* platform() { return loaded().platform; }
+void* platform_library() { return platform() != nullptr ? loaded().library : nullptr; }
 
 void count_driver_call() {
   target::runtime_counters().driver_calls.fetch_add(1, std::memory_order_relaxed);

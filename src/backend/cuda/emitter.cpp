@@ -55,12 +55,26 @@ CubinTable& cubin_table() {
   return *table;
 }
 
+std::string image_of(const ModuleText& module, const std::string& key) {
+  auto count = [] { target::runtime_counters().compiles.fetch_add(1, std::memory_order_relaxed); };
+  if (const Platform* p = platform()) {
+    count();
+    return p->compile(module);
+  }
+  CubinTable& table = cubin_table();
+  std::string disk_key = base::cat(kEmitterVersion, "\n", compiler().version, "\n", key);
+  if (std::optional<std::string> stored = table.disk.find(disk_key)) return std::move(*stored);
+  std::string bytes = compile_cubin(module.text, module.name, module.arch);
+  count();
+  table.disk.put(disk_key, bytes);
+  return bytes;
+}
+
 }  // namespace
 
-std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& name,
-                                  const std::string& arch) {
+std::shared_ptr<Cubin> find_cubin(const ModuleText& module) {
   CubinTable& table = cubin_table();
-  std::string key = arch + "\n" + text;
+  std::string key = module.arch + "\n" + module.text;
   {
     std::lock_guard lock(table.mutex);
     auto it = table.entries.find(key);
@@ -68,14 +82,7 @@ std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& na
       if (std::shared_ptr<Cubin> found = it->second.lock()) return found;
     }
   }
-  std::string disk_key = base::cat(kEmitterVersion, "\n", compiler().version, "\n", key);
-  std::optional<std::string> stored = table.disk.find(disk_key);
-  std::string bytes = stored ? std::move(*stored) : compile_cubin(text, name, arch);
-  if (!stored) {
-    target::runtime_counters().compiles.fetch_add(1, std::memory_order_relaxed);
-    table.disk.put(disk_key, bytes);
-  }
-  auto cubin = std::make_shared<Cubin>(std::move(bytes), text);
+  auto cubin = std::make_shared<Cubin>(image_of(module, key), module.text);
   std::lock_guard lock(table.mutex);
   if (table.entries.size() > 4096)
     std::erase_if(table.entries, [](const auto& e) { return e.second.expired(); });
@@ -127,7 +134,12 @@ CompiledVariant& CudaKernel::build(const Variant& v) const {
   std::string text = prelude_machine() + prelude_common(v.wide) + compiled->source.text;
   if (base::env_has("HEDDLE_DUMP", "code"))
     std::fprintf(stderr, "%s\n", compiled->source.text.c_str());
-  compiled->cubin = find_cubin(text, kernel_.name, device_.arch);
+  compiled->cubin = find_cubin({.text = text,
+                                .name = kernel_.name,
+                                .arch = device_.arch,
+                                .kernel = &kernel_,
+                                .source = &compiled->source,
+                                .check_bounds = options_.check_bounds});
   std::lock_guard lock(mutex_);
   auto [it, fresh] = variants_.emplace(v, std::move(compiled));
   return *it->second;

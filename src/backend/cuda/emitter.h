@@ -3,6 +3,7 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/kernel_source.h"
+#include "backend/cuda/platform.h"
 #include "target/target.h"
 
 #include <atomic>
@@ -34,8 +35,7 @@ class Cubin {
 };
 
 // From memory, else from the disk cache, else compiled. Equal texts share one.
-std::shared_ptr<Cubin> find_cubin(const std::string& text, const std::string& name,
-                                  const std::string& arch);
+std::shared_ptr<Cubin> find_cubin(const ModuleText& module);
 
 // One text of a kernel, ready to run.
 struct CompiledVariant {

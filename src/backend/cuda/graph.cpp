@@ -12,7 +12,7 @@ namespace heddle::cuda {
 namespace {
 
 // Sets a conditional handle from a boolean. The function is the driver's, so nothing is linked.
-constexpr const char* kConditionText = R"cuda(
+const std::string kConditionText = R"cuda(
 extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned value);
 extern "C" __global__ void heddle_condition(const unsigned char* predicate, unsigned long long handle) {
   cudaGraphSetConditional(handle, *predicate != 0);
@@ -26,9 +26,9 @@ CUfunction condition_function(CudaDevice& device) {
   std::lock_guard lock(mutex);
   std::shared_ptr<Cubin>& cubin = (*cubins)[device.name()];
   if (cubin == nullptr) {
+    const std::string name = "condition", &arch = device.description().arch;
     cubin = std::make_shared<Cubin>(
-        find_cubin(kConditionText, "condition", device.description().arch)->bytes(),
-        kConditionText);
+        find_cubin({.text = kConditionText, .name = name, .arch = arch})->bytes(), kConditionText);
   }
   return cubin->function("heddle_condition");
 }

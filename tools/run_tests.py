@@ -30,7 +30,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--device", default="")
+    parser.add_argument("--device", default="", help="of the device tests; simulated-gpu: cuda:0 on the host")
     parser.add_argument("--area", action="append", default=[], help="only tests/<area>; may be given several times")
     parser.add_argument("--share", type=pathlib.Path, help="file of lines `preset area filter`: run just those")
     parser.add_argument("--print-areas", action="store_true", help="print the areas of --share, run nothing")
@@ -80,7 +80,10 @@ def test_environment(args) -> dict:
     env.setdefault("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0:strict_string_checks=1")
     env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
     env.setdefault("TSAN_OPTIONS", "halt_on_error=0:second_deadlock_stack=1")
-    if args.device:
+    if args.device == "simulated-gpu":
+        env["HEDDLE_CUDA_DRIVER"] = str((args.build / "tests" / "libsimulated_gpu.so").resolve())
+        env["HEDDLE_TEST_DEVICE"] = "cuda"
+    elif args.device:
         env["HEDDLE_TEST_DEVICE"] = args.device
     return env
 

@@ -73,7 +73,10 @@ class Builder {
   void store_rows(const std::vector<std::pair<SlotId, SlotId>>& rows, const Expr& count,
                   const Step& loop, std::vector<Step>& body);
   void begin_counter(Step& loop, std::vector<Step>& out);
-  void enter(uint32_t loop);
+  void enter(const Step& loop);
+  void hold(SlotId slot);
+  // Is the slot made anew in each iteration of `loop`, which stands within `depth` others?
+  bool lives_inside(SlotId slot, size_t depth, uint32_t loop) const;
   void leave();
   const loop::BoundKernel* fused(ir::OpId op);
   std::set<ir::ValueId> produced(const loop::RegionSchedule& schedule);

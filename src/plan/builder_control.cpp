@@ -50,7 +50,25 @@ void Builder::emit_control(ir::OpId id, std::vector<Step>& out) {
   HD_CHECK(false, graph_->op(id).name, " has regions but does not say how they run");
 }
 
-void Builder::enter(uint32_t loop) { frames_.push_back({loop, {}}); }
+void Builder::enter(const Step& loop) {
+  frames_.push_back({loop.number, {}});
+  for (SlotId slot : {loop.predicate, loop.counter, loop.count_slot}) {
+    if (slot != kNone) hold(slot);
+  }
+}
+
+// What a loop tests, counts, carries, or reads and stores by rows is needed from before its first
+// iteration until after its last, wherever its slot was made.
+void Builder::hold(SlotId slot) {
+  std::vector<uint32_t>& home = plan_.slots[slot].home;
+  if (lives_inside(slot, frames_.size() - 1, frames_.back().loop)) home.resize(frames_.size() - 1);
+  touch(slot, frames_.back().loop);
+}
+
+bool Builder::lives_inside(SlotId slot, size_t depth, uint32_t loop) const {
+  const std::vector<uint32_t>& home = plan_.slots[slot].home;
+  return home.size() > depth && home[depth] == loop;
+}
 
 // What lives outside of the loop and was touched in it is needed in every iteration.
 void Builder::leave() {
@@ -58,9 +76,7 @@ void Builder::leave() {
   frames_.pop_back();
   uint32_t last = next_number();
   for (SlotId slot : frame.touched) {
-    const std::vector<uint32_t>& home = plan_.slots[slot].home;
-    bool inside = home.size() > frames_.size() && home[frames_.size()] == frame.loop;
-    if (inside) continue;
+    if (lives_inside(slot, frames_.size(), frame.loop)) continue;
     touch(slot, frame.loop);
     touch(slot, last);
   }
@@ -113,6 +129,7 @@ void Builder::advance(Step& loop, const Carried& carried, ir::RegionId region, T
   }
   all.insert(all.end(), targets.begin(), targets.end());
   emit_region(region, body, all);
+  for (SlotPair pair : loop.advance) hold(pair.a), hold(pair.b);
   uint32_t number = next_number();
   for (SlotPair pair : loop.advance) touch(pair.a, number), touch(pair.b, number);
 }
@@ -139,8 +156,8 @@ Builder::Targets Builder::row_targets(ir::OpId id, const ControlInfo& info, ir::
       device_rows.emplace_back(slot, stacked);
     } else {
       loop.rows.push_back({slot, stacked});
-      touch(stacked, loop.number);
     }
+    hold(stacked);
     targets.emplace_back(row, slot);
   }
   return targets;
@@ -187,8 +204,7 @@ void Builder::emit_while(ir::OpId id, const ControlInfo& info, std::vector<Step>
   for (size_t r = 0; r < info.stacked; ++r)
     emit_fill(slot_of(op.results[op.results.size() - info.stacked + r]), out);
   step.number = next_number();
-  enter(step.number);
-  touch(step.predicate, step.number);
+  enter(step);
 
   const ir::Region& before = graph_->region(info.first);
   for (size_t i = 0; i < carried.now.size(); ++i)
@@ -227,22 +243,18 @@ void Builder::emit_for(ir::OpId id, const ControlInfo& info, std::vector<Step>& 
   if (info.count) need_symbols(*info.count, "a loop's count");
   if (!info.count) step.count_slot = slot_of(info.count_value);
   step.counter = scalar_slot(DType::i64);
-  step.predicate = scalar_slot(DType::boolean);
   if (step.on_device) {
+    step.predicate = scalar_slot(DType::boolean);
     emit_fill(step.counter, step.prologue);
   }
   step.number = next_number();
-  enter(step.number);
-  touch(step.counter, step.number);
-  if (step.count_slot != kNone) touch(step.count_slot, step.number);
+  enter(step);
   if (step.on_device) {
     if (info.count) {
       emit_helper(less_kernel(*info.count), {step.counter, step.predicate}, step.test);
     } else {
       emit_helper(less_value_kernel(), {step.counter, step.count_slot, step.predicate}, step.test);
     }
-  } else {
-    touch(step.predicate, step.number);
   }
 
   const ir::Region& body = graph_->region(info.first);
@@ -252,6 +264,7 @@ void Builder::emit_for(ir::OpId id, const ControlInfo& info, std::vector<Step>& 
   for (size_t x = 0; x < info.slices.size(); ++x) {
     ir::ValueId argument = body.arguments[1 + carried.now.size() + x];
     SlotId xs = slot_of(info.slices[x]);
+    hold(xs);
     SlotId slice = new_slot(type_of(argument), step.on_device ? Place::arena : Place::view);
     plan_.slots[slice].pinned = true;
     plan_.slots[slice].value = argument;
@@ -262,7 +275,6 @@ void Builder::emit_for(ir::OpId id, const ControlInfo& info, std::vector<Step>& 
                   {xs, step.counter, slice}, step.first);
     } else {
       step.rows.push_back({slice, xs});
-      touch(xs, step.number);
     }
   }
   std::vector<std::pair<SlotId, SlotId>> device_rows;

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "plan/test_hooks.h"
 
 namespace heddle::plan {
 
@@ -19,6 +20,10 @@ std::optional<ChosenClaim> ClaimChooser::offer(const ir::Graph& graph, ir::OpId 
       continue;
     }
     auto& offer = std::get<target::ClaimOffer>(result);
+    if (!offer.too_small.empty() && !test_hooks().claim_every_size) {
+      refuse(claim, offer.too_small);
+      continue;
+    }
     if (options_.deterministic && !offer.deterministic) {
       refuse(claim, "it cannot promise the same bits for each run");
       continue;

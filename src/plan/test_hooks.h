@@ -1,5 +1,5 @@
-// Where tests plant defects: called while plans and layouts are made, never while they run. Empty
-// in production.
+// Where tests plant defects and ask for proofs: used while plans and layouts are made, never while
+// they run. Empty in production.
 #pragma once
 
 #include "plan/layout.h"
@@ -11,6 +11,8 @@ namespace heddle::plan {
 struct TestHooks {
   std::function<void(ir::Kernel&)> kernel;           // before it is compiled
   std::function<void(const Plan&, Layout&)> layout;  // before it is used
+  // Libraries take what they can compute, however small. CompileOptions::claims forbids them.
+  bool claim_every_size = false;
 };
 // One for the process, not synchronised: set it while nothing compiles or runs.
 TestHooks& test_hooks();

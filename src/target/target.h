@@ -66,6 +66,8 @@ struct ClaimOffer {
   std::vector<ir::OpId> absorbed;            // further ops computed by the call
   double cost = 0;                           // estimated microseconds
   bool deterministic = true, recordable = true;
+  // Why kernels are as fast at this size, which the call could compute; empty: it is worth taking.
+  std::string too_small;
 };
 struct Refusal {
   std::string reason;

@@ -363,9 +363,9 @@ target::ClaimResult offer(const ir::Graph& graph, ir::OpId id) {
                   (is_one(sb) || equal ? n
                    : ta                ? sa.back()
                                        : sa[sa.size() - 2]);
-  if (auto known = products.constant(); known && *known < kSmallestProduct)
-    return target::Refusal{base::cat("only ", *known, " multiply-adds: a fused loop is as fast")};
   target::ClaimOffer out;
+  if (auto known = products.constant(); known && *known < kSmallestProduct)
+    out.too_small = base::cat("only ", *known, " multiply-adds: a fused loop is as fast");
   for (const Shape& s : {sa, sb}) {
     for (const Expr& e : s) collect_symbols(e, out.symbols);
   }

@@ -329,9 +329,9 @@ target::ClaimResult offer_matmul(const ir::Graph& graph, ir::OpId id) {
   }
   if (k.lower() <= 0) return Refusal{"the inner extent may be 0"};
   Expr work = m * n * k * count;
-  if (work.is_constant() && *work.constant() < kLeastWork)
-    return Refusal{"too small to be worth a launch of its own"};
   target::ClaimOffer offer;
+  if (work.is_constant() && *work.constant() < kLeastWork)
+    offer.too_small = "too small to be worth a launch of its own";
   for (const Expr& e : {m, n, k, count}) collect_symbols(e, offer.symbols);
   std::vector<SymbolRef> unique;
   std::unordered_map<uint64_t, uint32_t> slots;

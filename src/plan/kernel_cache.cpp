@@ -1,17 +1,20 @@
 #include "plan/kernel_cache.h"
 
+#include "base/check.h"
 #include "base/env.h"
 #include "base/hash.h"
 #include "target/counters.h"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <unordered_map>
 
 namespace heddle::plan {
 
@@ -76,8 +79,11 @@ struct Job {
 };
 
 void compile(target::Emitter& emitter, const target::EmitOptions& options, Job& job) {
+  auto start = std::chrono::steady_clock::now();
   try {
     job.compiled = emitter.compile(*job.kernel, options);
+    std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    base::verbose("cache", base::cat("kernel ", job.kernel->name, ": ", took.count(), " ms"));
   } catch (...) {
     job.error = std::current_exception();
   }
@@ -115,19 +121,23 @@ std::vector<std::shared_ptr<const target::CompiledKernel>> compile_cached(
     const target::EmitOptions& options) {
   std::vector<std::shared_ptr<const target::CompiledKernel>> out(kernels.size());
   std::vector<Job> jobs;
+  std::unordered_multimap<uint64_t, size_t> by_key;  // of jobs
   std::vector<size_t> job_of(kernels.size());
   uint64_t hits = 0;
   for (size_t k = 0; k < kernels.size(); ++k) {
     uint64_t key =
         base::mix(ir::structural_hash(*kernels[k]), static_cast<uint64_t>(options.check_bounds));
     out[k] = Cache::get().find(key, emitter, *kernels[k], options);
-    auto same = std::find_if(jobs.begin(), jobs.end(), [&](const Job& job) {
-      return job.key == key && ir::structurally_equal(*job.kernel, *kernels[k]);
+    auto [begin, end] = by_key.equal_range(key);
+    auto same = std::find_if(begin, end, [&](const auto& entry) {
+      return ir::structurally_equal(*jobs[entry.second].kernel, *kernels[k]);
     });
-    hits += out[k] != nullptr || same != jobs.end() ? 1 : 0;
+    hits += out[k] != nullptr || same != end ? 1 : 0;
     if (out[k] != nullptr) continue;
-    job_of[k] = static_cast<size_t>(same - jobs.begin());
-    if (same == jobs.end()) jobs.push_back({kernels[k], key, nullptr, nullptr});
+    job_of[k] = same != end ? same->second : jobs.size();
+    if (same != end) continue;
+    by_key.emplace(key, jobs.size());
+    jobs.push_back({kernels[k], key, nullptr, nullptr});
   }
   compile_all(emitter, options, jobs);
   target::RuntimeCounters& counters = target::runtime_counters();

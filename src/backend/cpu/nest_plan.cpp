@@ -17,12 +17,15 @@ namespace {
 
 // Thresholds, in one place.
 constexpr int64_t kUnrolledPoints = 64;  // a window of at most so many points becomes straight code
+constexpr int64_t kUnrolledRow = 4;      // a row of more points stays a loop
 constexpr int64_t kUnrolledNodes = 1200;    // and at most so many nodes
 constexpr double kVectorInstruction = 250;  // picoseconds, about one cycle
 constexpr double kGatherLane = 1.5;         // instructions a lane that is loaded or stored alone
 constexpr double kScatterLane = 2;          // of a store
 constexpr double kHorizontal = 20;          // instructions to fold the lanes of one accumulator
-constexpr double kScanRounds = 8;           // instructions to scan the lanes of a vector
+constexpr double kShortBody = 20;       // instructions: those of one row overlap those of the next
+constexpr double kVectorsInFlight = 8;  // of a row: fewer of a longer body wait for each other
+constexpr double kScanRounds = 8;       // instructions to scan the lanes of a vector
 constexpr double kPrivateBytes =
     256 << 10;  // row_local memory of a group of points that still fits a cache
 constexpr double kManyPoints = 128 << 10;  // of a nest: longer bodies pay from here on
@@ -39,6 +42,7 @@ class Planner {
   void make_phases();
   void merge_outer();
   void merge_inner(size_t p);
+  bool row(const PhaseForm& form) const;
   void unroll(size_t p);
   bool mergeable(const Axis& a, const Axis& b, const std::vector<const PhaseForm*>& forms,
                  const std::vector<Axis>* dependants) const;
@@ -147,6 +151,23 @@ void Planner::merge_inner(size_t p) {
   }
 }
 
+// Is the one inner axis a row of its own, one element after another? Windows overlap instead: the
+// next point of an outer axis lies within them.
+bool Planner::row(const PhaseForm& form) const {
+  if (form.loops.size() != 1) return false;
+  const Axis& inner = form.loops[0];
+  return std::any_of(
+      form.copies[0].offsets.begin(), form.copies[0].offsets.end(), [&](const Expr& offset) {
+        auto along = affine_in(offset, inner.var);
+        if (!along || !along->first.is(1)) return false;
+        return std::none_of(out_.rows.begin(), out_.rows.end(), [&](const Axis& o) {
+          auto across = affine_in(along->second, o.var);
+          return !across || (!across->first.is(0) &&
+                             is_less_equal(inner.extent, across->first) != Ordering::yes);
+        });
+      });
+}
+
 // Small windows become straight code: their boundary conditions then depend on the vector axis
 // alone.
 void Planner::unroll(size_t p) {
@@ -161,6 +182,7 @@ void Planner::unroll(size_t p) {
     points *= n;
     if (points > kUnrolledPoints) return;
   }
+  if (points > kUnrolledRow && row(form)) return;
   if (points * static_cast<int64_t>(phase.body.nodes.size()) > kUnrolledNodes) return;
   for (const Axis& a : form.loops) {
     std::vector<BodyForm> copies;
@@ -277,8 +299,8 @@ double Planner::inner_cost(size_t p, int* best) const {
   const ir::Phase& phase = nest_.phases[p];
   *best = -1;
   SymbolRef none = make_loop_symbol("none", 1);
-  double scalar = trip(p) * lane_cost(phase.body, form, none, 1, 1);
-  double cost = scalar;
+  double point = lane_cost(phase.body, form, none, 1, 1);
+  double cost = trip(p) * point;
   int lanes = lanes_of({&phase});
   for (size_t k = 0; k < form.loops.size(); ++k) {
     const Axis& v = form.loops[k];
@@ -295,7 +317,12 @@ double Planner::inner_cost(size_t p, int* best) const {
                                [&](const Axis& a) { return uses(a.extent, *v.var); });
     double extent = std::max(estimate(v.extent), 1.0);
     if (depends || extent < lanes) continue;
-    double c = trip(p) * lane_cost(phase.body, form, v.var, v.extent, lanes) / lanes +
+    // What is left of a row that is known is computed point by point.
+    double rest = v.extent.is_constant() ? std::fmod(extent, lanes) : 0;
+    double instructions = lane_cost(phase.body, form, v.var, v.extent, lanes);
+    if (instructions > kShortBody && v.extent.is_constant())
+      instructions *= std::max(1.0, kVectorsInFlight * lanes / extent);
+    double c = trip(p) / extent * ((extent - rest) * instructions / lanes + rest * point) +
                kHorizontal * static_cast<double>(phase.reductions.size()) +
                kScanRounds * trip(p) * static_cast<double>(phase.body.scans.size()) / lanes;
     if (c < cost) {

@@ -147,7 +147,7 @@ void NestEmitter::lookback_vectors(bool second) {
   const PhasePlan& phase = nest_.phases[0];
   ir::NodeId scan = only_scan();
   const ir::Node& x = phase.source->body.nodes[scan];
-  ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type};
+  ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type, std::nullopt};
   const char* op = fold_name(r.op);
   int lanes = nest_.lanes;
   k_.out.open("HD_UNROLL for (int v = 0; v < ", nest_.vectors, "; ++v)");
@@ -188,7 +188,7 @@ void NestEmitter::lookback_nest() {
   const PhasePlan& phase = nest_.phases[0];
   ir::NodeId scan = only_scan();
   const ir::Node& x = phase.source->body.nodes[scan];
-  ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type};
+  ir::Reduction r{phase.source->body.scans[x.payload].op, x.a, x.type, std::nullopt};
   const char* type = c_type(x.type);
   const char* op = fold_name(r.op);
   std::string none = identity(r);
@@ -246,7 +246,7 @@ void NestEmitter::chain_nest() {
   const ir::Body& b = phase.source->body;
   ir::NodeId scan = only_scan();
   const ir::Node& x = b.nodes[scan];
-  ir::Reduction r{b.scans[x.payload].op, x.a, x.type};
+  ir::Reduction r{b.scans[x.payload].op, x.a, x.type, std::nullopt};
   const char* type = c_type(x.type);
   const char* op = fold_name(r.op);
   int step = nest_.group * nest_.lanes;

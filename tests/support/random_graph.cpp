@@ -254,7 +254,9 @@ class Builder {
     Item x = float_item();
     size_t rank = x.sizes.size();
     if (rank < 2) return;
-    switch (rng_() % 6) {
+    uint64_t drawn = rng_();
+    auto also = [&](int bit) { return (drawn >> bit & 1) != 0; };
+    switch (drawn % 6) {
       case 0: {
         std::vector<int> p(rank);
         for (size_t k = 0; k < rank; ++k) p[k] = static_cast<int>(k);
@@ -297,8 +299,15 @@ class Builder {
           o.stops.push_back(x.t.shape()[k]);
           o.strides.push_back(1);
         }
-        o.strides[rank - 1] = 2;
-        sizes[rank - 1] = (sizes[rank - 1] + 1) / 2;
+        if (also(40)) {  // flipped along an axis
+          size_t k = also(41) ? rank - 1 : 0;
+          o.starts[k] = -1;
+          o.stops[k] = -x.t.shape()[k] - Expr(1);
+          o.strides[k] = -1;
+        } else {
+          o.strides[rank - 1] = 2;
+          sizes[rank - 1] = (sizes[rank - 1] + 1) / 2;
+        }
         add(slice(x.t, o), sizes);
         return;
       }
@@ -309,8 +318,16 @@ class Builder {
         add(concat({x.t, unary(x.t)}, axis), sizes);
         return;
       }
-      default:
-        add(cumulative_sum(tame(x.t), {.axis = static_cast<int>(rng_() % rank)}) * 0.125, x.sizes);
+      default: {
+        CumulativeOptions o{
+            .axis = static_cast<int>(rng_() % rank), .exclusive = also(40), .reverse = also(41)};
+        Tensor sums = cumulative_sum(tame(x.t), o) * 0.125;
+        if (also(42)) {  // what a gradient through it does
+          o.reverse = !o.reverse;
+          sums = cumulative_sum(tame(sums), o) * 0.125;
+        }
+        add(sums, x.sizes);
+      }
     }
   }
 

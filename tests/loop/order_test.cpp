@@ -258,7 +258,7 @@ void check_pair(const Pass& first, const Pass& second, Way way, int64_t n, int r
   SCOPED_TRACE(std::string(first.name) + ", " + second.name + ", way " +
                std::to_string(static_cast<int>(way)) + ", size " + std::to_string(n) + ", rank " +
                std::to_string(rank) + ", axis " + std::to_string(axis));
-  std::vector<int64_t> shape(static_cast<size_t>(rank), n > 1000 ? 1 : 3);
+  std::vector<int64_t> shape(static_cast<size_t>(rank), n >= 1000 ? 1 : 3);
   if (n == 3) std::fill(shape.begin(), shape.end(), 2);
   shape[static_cast<size_t>(axis)] = n;
   check_schedules(
@@ -278,8 +278,6 @@ TEST(Order, EveryPairOfPasses) {
         // Sizes and ranks in turn: over all pairs each meets each.
         int rank = 1 + static_cast<int>(count % 3), axis = static_cast<int>(rng() % 3) % rank;
         check_pair(first, second, way, kSizes[count % 7], rank, axis, count % 5 == 0, rng);
-        check_pair(first, second, way, 2 + count % 4, 3 - static_cast<int>(count % 3), 0, false,
-                   rng);
         ++count;
         if (HasFailure()) return;
       }
@@ -288,16 +286,13 @@ TEST(Order, EveryPairOfPasses) {
 }
 
 TEST(Order, LongRows) {
+  constexpr Way kWays[] = {Way::composed, Way::flipped, Way::beside_flipped};
   std::mt19937_64 rng(12);
   const std::vector<Pass>& all = passes();
-  size_t count = 0;
   for (size_t k = 0; k < all.size(); ++k) {
-    for (Way way : {Way::composed, Way::flipped, Way::beside_flipped}) {
-      const Pass& second = all[(k + 1 + count % 5) % all.size()];
-      check_pair(all[k], second, way, 40000, 1 + static_cast<int>(count % 2),
-                 static_cast<int>(count % 2), count % 6 == 0, rng);
-      ++count;
-    }
+    int axis = static_cast<int>(k % 2);
+    check_pair(all[k], all[(k + 1 + k % 5) % all.size()], kWays[k % 3], 40000, 1 + axis, axis,
+               k % 3 == 0, rng);
   }
 }
 

@@ -139,17 +139,47 @@ Row laplacian(const Device& d) {
   return finish("laplacian", g, {{x}, {y}}, d, rotation(d));
 }
 
-Row gather_row(const Device& d) {
-  Graph g;
-  int64_t table = 100000, width = gpu(d) ? 1024 : 64, count = gpu(d) ? 65536 : int64_t{1} << 20;
-  Tensor w = g.placeholder(f32, {table, width}, "w"), i = g.placeholder(i64, {count}, "i");
+// Numbers of rows, evenly drawn.
+Array drawn_rows(int64_t count, int64_t rows, const Device& d) {
   Array indices = Array::empty(i64, {count});
   std::mt19937_64 rng(5);
   for (int64_t k = 0; k < count; ++k)
     static_cast<int64_t*>(indices.data())[k] =
-        static_cast<int64_t>(rng() % static_cast<uint64_t>(table));
-  Row row = finish("gather", g, {{w, i}, {gather(w, i)}}, d, 1, {Array{}, indices.to(d)});
+        static_cast<int64_t>(rng() % static_cast<uint64_t>(rows));
+  return indices.to(d);
+}
+
+Row gather_row(const Device& d) {
+  Graph g;
+  int64_t table = 100000, width = gpu(d) ? 1024 : 64, count = gpu(d) ? 65536 : int64_t{1} << 20;
+  Tensor w = g.placeholder(f32, {table, width}, "w"), i = g.placeholder(i64, {count}, "i");
+  Row row =
+      finish("gather", g, {{w, i}, {gather(w, i)}}, d, 1, {Array{}, drawn_rows(count, table, d)});
   row.read = count * width * 4 + count * 8;
+  return row;
+}
+
+Row scatter_row(const Device& d, const char* name, int64_t rows, int64_t count) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {rows}, "x"), i = g.placeholder(i64, {count}, "i"),
+         u = g.placeholder(f32, {count}, "u");
+  Row row = finish(name, g, {{x, i, u}, {scatter_add(x, i, u)}}, d, 1,
+                   {Array{}, drawn_rows(count, rows, d), Array{}});
+  row.read = rows * 4 + count * 12;
+  row.written = rows * 4;
+  return row;
+}
+
+// The gradient of an embedding by its table.
+Row embedding(const Device& d) {
+  Graph g;
+  int64_t rows = 50000, width = 256, count = 8192;
+  Tensor w = g.placeholder(f32, {rows, width}, "w"), i = g.placeholder(i64, {count}, "i"),
+         u = g.placeholder(f32, {count, width}, "u");
+  Tensor y = gradients({gather(w, i)}, {w}, {u})[0];
+  Row row = finish("embedding", g, {{i, u}, {y}}, d, 1, {drawn_rows(count, rows, d), Array{}});
+  row.read = count * (width * 4 + 8);
+  row.written = rows * width * 4;
   return row;
 }
 
@@ -312,6 +342,11 @@ const std::vector<RowMaker>& rows() {
       {"cumsum", "cumulative sum of one long row", cumsum},
       {"laplacian", "3x3 stencil", laplacian},
       {"gather", "rows of a table", gather_row},
+      {"scatter_one", "one update added to a million floats",
+       [](const Device& d) { return scatter_row(d, "scatter_one", 1000003, 1); }},
+      {"scatter_many", "two million updates added to a thousand floats",
+       [](const Device& d) { return scatter_row(d, "scatter_many", 1000, 2000000); }},
+      {"embedding", "gradient of 8192 rows of a table of 50,000 by 256", embedding},
       {"poisson", "masked relaxation with a residual test each iteration", poisson},
       {"scalar_while", "scalar loop of 10,000 iterations", scalar_while},
       {"mlp", "SGD step of 784-128-10, batch 32", mlp},

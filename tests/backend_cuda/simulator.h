@@ -1,8 +1,9 @@
-// Runs generated CUDA C++ on this machine's CPU: compiled by the host compiler with a prelude that
-// gives each thread of a block a fiber. Slow and exact, for tests of the emitter without a GPU.
+// Runs generated kernels on this machine's CPU. Slow and exact, for tests of the emitter without a
+// GPU.
 #pragma once
 
 #include "backend/cuda/kernel_source.h"
+#include "backend_cuda/simulated_code.h"
 #include "target/target.h"
 
 #include <memory>
@@ -15,11 +16,9 @@ target::DeviceDescription described_gpu();
 
 class SimulatedKernel {
  public:
-  // Compiles to a shared library in the temporary folder.
   SimulatedKernel(const ir::Kernel& kernel, const target::EmitOptions& options,
                   const cuda::Variant& variant,
                   const target::DeviceDescription& device = described_gpu());
-  ~SimulatedKernel();
   bool runs(
       const target::KernelArgs& args) const;  // the variant's conditions on sizes and addresses
   void run(const target::KernelArgs& args);
@@ -28,14 +27,11 @@ class SimulatedKernel {
 
  private:
   cuda::KernelSource source_;
-  void* library_ = nullptr;
+  SimulatedCode code_;
   unsigned fault_[8] = {};
   // As on a device, zero at first and never reset between runs.
   alignas(16) unsigned control_[16] = {};
   std::vector<double> parts_;
 };
-
-// Is there a host compiler at run time?
-bool can_simulate();
 
 }  // namespace heddle::test

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "backend_cuda/simulated_code.h"
 #include "target/host_kernel.h"
 
 namespace heddle::simulated {
@@ -80,7 +81,11 @@ void synchronize_all();
 // A function of a module, and what its launches must look like.
 struct Function {
   std::string name;
-  std::shared_ptr<const target::HostKernel> kernel;  // null: sets the condition of a graph
+  std::shared_ptr<const target::HostKernel> kernel;
+  // Without a kernel: a function written by hand, else what sets the condition of a graph.
+  std::shared_ptr<const test::SimulatedCode> code;
+  size_t words = 0;                                          // parameters of such a function
+  std::map<std::string, std::shared_ptr<Function>> entries;  // of a module of such functions
   size_t buffers = 0, symbols = 0;
   unsigned block = 1, shared = 0;
   bool cooperative = false;
@@ -97,6 +102,7 @@ struct Launch {
   bool cooperative = false;
   std::vector<void*> buffers;
   std::vector<int64_t> symbols;
+  std::vector<uintptr_t> words;
   unsigned* fault_record = nullptr;
   unsigned* condition = nullptr;  // of the function without a kernel; its predicate is buffers[0]
   void read_parameters(void** parameters);

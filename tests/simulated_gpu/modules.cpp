@@ -1,5 +1,6 @@
 // Modules and launches. The image of a module names its kernel, which the interpreter runs.
 #include "backend/cuda/platform.h"
+#include "backend/cuda/prelude.h"
 #include "base/check.h"
 #include "loop/interpret.h"
 #include "simulated_gpu/device.h"
@@ -63,11 +64,32 @@ void check_arguments(const std::string& name, const KernelFacts& facts,
   }
 }
 
+// The functions of a text that was written by hand: their names and numbers of parameters stand in
+// it.
+void read_entries(const std::string& text, Function& module) {
+  module.code = std::make_shared<test::SimulatedCode>(text);
+  for (size_t at = text.find("HD_KERNEL("); at != std::string::npos;
+       at = text.find("HD_KERNEL(", at + 1)) {
+    size_t name = text.find(')', at) + 2, open = text.find('(', name), close = text.find(')', open);
+    auto f = std::make_shared<Function>();
+    f->name = text.substr(name, open - name);
+    f->code = module.code;
+    f->words =
+        1 + static_cast<size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(open),
+                                           text.begin() + static_cast<std::ptrdiff_t>(close), ','));
+    module.entries.emplace(f->name, std::move(f));
+  }
+}
+
 std::shared_ptr<Function> function_of(const cuda::ModuleText& m) {
   static auto* emitter = loop::make_interpreter_emitter().release();
   auto f = std::make_shared<Function>();
   f->name = m.name;
-  if (m.kernel == nullptr) return f;
+  if (m.kernel == nullptr) {
+    if (std::string machine = cuda::prelude_machine(); m.text.starts_with(machine))
+      read_entries(m.text.substr(machine.size()), *f);
+    return f;
+  }
   auto facts = std::make_shared<const KernelFacts>(facts_of(m));
   f->kernel = std::dynamic_pointer_cast<const target::HostKernel>(
       emitter->compile(*m.kernel, {.check_bounds = m.check_bounds}));
@@ -139,6 +161,12 @@ CUresult launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, CU
 void Launch::read_parameters(void** parameters) {
   buffers.clear();
   symbols.clear();
+  words.clear();
+  if (function->code != nullptr) {
+    for (size_t k = 0; k < function->words; ++k)
+      words.push_back(*static_cast<uintptr_t*>(*parameters++));
+    return;
+  }
   if (function->kernel == nullptr) {
     buffers.push_back(*static_cast<void**>(parameters[0]));
     condition = *static_cast<unsigned**>(parameters[1]);
@@ -152,6 +180,10 @@ void Launch::read_parameters(void** parameters) {
 }
 
 void Launch::run() const {
+  if (function->code != nullptr) {
+    function->code->run(function->name, grid, block, words, shared);
+    return;
+  }
   if (function->kernel == nullptr) {
     check_memory(buffers[0], 1, "condition");
     *condition = *static_cast<const unsigned char*>(buffers[0]) != 0 ? 1 : 0;
@@ -190,8 +222,14 @@ CUresult cuModuleUnload(CUmodule module) {
   delete m;
   return CUDA_SUCCESS;
 }
-CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char*) {
-  *function = reinterpret_cast<CUfunction>(reinterpret_cast<Module*>(module)->function.get());
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  Function* f = reinterpret_cast<Module*>(module)->function.get();
+  if (f->code != nullptr) {
+    auto entry = f->entries.find(name);
+    if (entry == f->entries.end()) return CUDA_ERROR_NOT_FOUND;
+    f = entry->second.get();
+  }
+  *function = reinterpret_cast<CUfunction>(f);
   return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }

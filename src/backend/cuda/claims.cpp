@@ -1,5 +1,6 @@
 // Matrix products by cuBLASLt, loaded at run time.
 #include "backend/cuda/compiler.h"
+#include "backend/cuda/scatter_claim.h"
 #include "backend/cuda/stream.h"
 #include "base/check.h"
 #include "loop/program.h"
@@ -355,8 +356,8 @@ target::ClaimResult offer_matmul(const ir::Graph& graph, ir::OpId id) {
 
 }  // namespace
 
-std::vector<target::Claim> library_claims() {
-  return {{"cuBLASLt.matmul", "matmul", offer_matmul}};
+std::vector<target::Claim> library_claims(const std::string& arch) {
+  return {{"cuBLASLt.matmul", "matmul", offer_matmul}, scatter_claim(arch)};
 }
 
 }  // namespace heddle::cuda

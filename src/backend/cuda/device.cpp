@@ -45,7 +45,7 @@ CudaDevice::CudaDevice(int index) : index_(index), name_(base::cat("cuda:", inde
   }
   if (!compiler().usable) throw UnsupportedError(base::cat(summary_, ": ", compiler().reason));
   emitter_ = make_emitter(description_);
-  claims_ = library_claims();
+  claims_ = library_claims(description_.arch);
 }
 
 // The primary context stays retained: kernels and memory may be in use until the process ends.

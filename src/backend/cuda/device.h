@@ -51,7 +51,7 @@ class CudaDevice : public target::Device, public std::enable_shared_from_this<Cu
   std::unique_ptr<Allocator> allocator_;
 };
 
-// Claims of this backend, best first.
-std::vector<target::Claim> library_claims();
+// Claims of this backend on a GPU of `arch` ("sm_90"), best first.
+std::vector<target::Claim> library_claims(const std::string& arch);
 
 }  // namespace heddle::cuda

@@ -9,7 +9,8 @@
 namespace heddle::cuda {
 
 // Everything that is known of a module; `kernel` and `source` are null for code that is no
-// kernel's (conditions of graphs). Alive during the call only.
+// kernel's (conditions of graphs; functions written by hand, whose parameters are all addresses or
+// integers of 64 bits). Alive during the call only.
 struct ModuleText {
   const std::string& text;  // CUDA C++, with the prelude
   const std::string& name;  // for messages

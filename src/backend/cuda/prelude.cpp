@@ -31,6 +31,10 @@ HD_FN float hd_rcp_approx(float v) { float r; asm("rcp.approx.ftz.f32 %0, %1;" :
 HD_FN unsigned hd_shfl_xor(unsigned v, int m) { return __shfl_xor_sync(0xffffffffu, v, m); }
 HD_FN unsigned hd_shfl_up(unsigned v, int d) { return __shfl_up_sync(0xffffffffu, v, d); }
 HD_FN unsigned hd_shfl(unsigned v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+HD_FN unsigned hd_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
+HD_FN unsigned hd_popc(unsigned v) { return (unsigned)__popc(v); }
+HD_FN int hd_lowest(unsigned v) { return __ffs((int)v) - 1; }
+HD_FN void hd_sync_warp() { __syncwarp(); }
 HD_FN void hd_sync() { __syncthreads(); }
 HD_FN uint4 hd_ldg16(const void* p) { return __ldg((const uint4*)p); }
 HD_FN uint2 hd_ldg8(const void* p) { return __ldg((const uint2*)p); }

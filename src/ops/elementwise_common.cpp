@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "ops/elementwise.h"
+#include "ops/support.h"
 
 #include <heddle/error.h>
 #include <heddle/ops/elementwise.h>
@@ -75,8 +76,8 @@ Infer infer_arithmetic(ElementFunction f) {
     auto results = infer_same(ctx);
     const Type& t = results[0].type;
     if ((t.dtype != i32 && t.dtype != i64) || t.rank() > 1) return results;
-    int64_t count = t.rank() == 0 ? 1 : (*t.shape)[0].constant_or(-1);
-    if (count < 0) return results;
+    if (!may_know_elements(t)) return results;
+    int64_t count = *element_count(*t.shape).constant();
     auto a = broadcast_elements(ctx, 0, count), b = broadcast_elements(ctx, 1, count);
     if (!a || !b) return results;
     std::vector<Expr> elements;

@@ -1,6 +1,8 @@
 // Views, padding, shapes as data: values by NumPy, errors by their text.
 #include "support/evaluate.h"
 
+#include "ir/graph.h"
+
 #include <heddle/heddle.h>
 
 #include <gtest/gtest.h>
@@ -238,6 +240,22 @@ TEST(Coordinate, CountsAlongAnAxis) {
   Graph g;
   EXPECT_EQ(text(evaluate({}, coordinate(g.impl(), {2, 3}, 1))), "i32[2,3] 0 1 2 0 1 2");
   EXPECT_EQ(text(evaluate({}, coordinate(g.impl(), {2, 2}, 0, f64))), "f64[2,2] 0 0 1 1");
+}
+
+// Inference keeps elements of short vectors only, whatever the values are made of.
+TEST(Coordinate, ValuesOfAnyExtentCostTheSameToBuild) {
+  for (DType dtype : {i32, i64}) {
+    for (int64_t n : {0, 1, 5, 1000, 1 << 30}) {
+      Graph g;
+      Tensor c = coordinate(g.impl(), {Expr(n)}, 0, dtype), k = g.constant(int64_t{251}, dtype);
+      Tensor two = g.constant(int64_t{2}, dtype), many = broadcast_to(two, {n});
+      for (const Tensor& t : {floor_modulo(c, k), c + c, two * many, maximum(k, many) - c}) {
+        const auto& elements = g.impl()->value(t.id()).elements;
+        if (n > 64) EXPECT_FALSE(elements.has_value());
+        if (elements) EXPECT_EQ(elements->size(), static_cast<size_t>(n));
+      }
+    }
+  }
 }
 
 TEST(Broadcast, FitsTypes) {

@@ -17,6 +17,8 @@ inline constexpr int64_t kDuplicateCost = 10;
 // A producer that one consumer reads at several places (a stencil's taps) is computed at each of
 // them up to this total.
 inline constexpr int64_t kTapCost = 256;
+// So are the producers of an operation's operands where it has at least so many.
+inline constexpr int64_t kManyOperands = 6;
 // A producer that is read again along an axis it does not have (a bias, a matrix product's
 // operand): up to this.
 inline constexpr int64_t kBroadcastCost = 12;

@@ -229,6 +229,10 @@ std::string Planner::reason_for_node(ValueId v) {
       if (it->second.taps > 1 && it->second.taps * cost > limits::kTapCost) {
         return cat("read at ", it->second.taps, " places, ", cost, " operations each");
       }
+      auto others = static_cast<int64_t>(t.uses.size());
+      if (others >= limits::kManyOperands && others * cost > limits::kTapCost) {
+        return cat("one of ", others, " operands of an operation, ", cost, " operations each");
+      }
       int64_t limit = scalar      ? limits::kScalarCost
                       : t.reduces ? limits::kContractedCost
                                   : limits::kBroadcastCost;

@@ -4,6 +4,7 @@
 
 #include <heddle/ops.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace heddle::ops {
@@ -114,6 +115,28 @@ ir::Val concat_element(ElementContext& c) {
   return value;
 }
 
+// Parts of one concat, in one body; longer lists become a tree. A body of many parts compiles for
+// ever and looks at each part for every element.
+constexpr size_t kParts = 16, kMostGrouped = 16, kLeastGrouped = 6;
+
+// Groups of neighbours first, so that no concat has more than kParts parts. Groups have the same
+// number of parts, or one more: their kernels are few.
+Tensors concat_in_groups(Tensors parts, int64_t axis) {
+  while (parts.size() > kParts) {
+    size_t length = std::clamp(parts.size() / 8, kLeastGrouped, kMostGrouped);
+    size_t count = parts.size() / length;
+    Tensors groups;
+    for (size_t k = 0; k < count; ++k) {
+      auto at = [&](size_t group) {
+        return parts.begin() + static_cast<std::ptrdiff_t>(group * parts.size() / count);
+      };
+      groups.push_back(apply("concat", Tensors(at(k), at(k + 1)), {{"axis", axis}}));
+    }
+    parts = std::move(groups);
+  }
+  return {apply("concat", parts, {{"axis", axis}})};
+}
+
 const Register concat_entry({
     .name = "concat",
     .kind = Kind::view,
@@ -124,9 +147,10 @@ const Register concat_entry({
     .infer = infer_concat,
     .judge = judge_concat,
     .gradient = concat_gradient,
-    .simplify = [](const ir::Op&, const Tensors& operands) -> std::optional<Tensors> {
+    .simplify = [](const ir::Op& op, const Tensors& operands) -> std::optional<Tensors> {
       if (operands.size() == 1) return operands;
-      return std::nullopt;
+      if (operands.size() <= kParts) return std::nullopt;
+      return concat_in_groups(operands, op.attrs.get<int64_t>("axis"));
     },
     .element = concat_element,
     .samples = {{.shapes = {{2, 3}, {2, 1}, {2, 4}}, .attrs = {{"axis", int64_t{1}}}},

@@ -3,6 +3,7 @@
 #include "ops/opdef.h"
 #include "passes/passes.h"
 #include "plan/builder.h"
+#include "plan/verify.h"
 #include "target/counters.h"
 
 #include <cstdio>
@@ -83,6 +84,8 @@ std::shared_ptr<const Plan> build(const ir::Graph& extracted, const Target& targ
     plan->notes.emplace_back("loops are driven by the host: the device does not record");
   }
   Builder(graph, std::move(claims), target, options, *plan).run();
+  std::string broken = verify(*plan);
+  HD_CHECK(broken.empty(), "plan: ", broken);
   target::runtime_counters().graph_compiles.fetch_add(1, std::memory_order_relaxed);
   if (base::env_has("HEDDLE_DUMP", "plan")) std::fprintf(stderr, "%s\n", describe(*plan).c_str());
   return plan;

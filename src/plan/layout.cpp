@@ -1,8 +1,10 @@
 #include "plan/layout.h"
 
 #include "base/check.h"
+#include "base/env.h"
 #include "ops/host_tensor.h"
 #include "plan/test_hooks.h"
+#include "plan/verify.h"
 
 #include <heddle/error.h>
 
@@ -228,6 +230,11 @@ std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t>
   for (const Output& output : plan.outputs) {
     layout->output_shapes.push_back(numbers(*output.type.shape, values));
     layout->output_strides.push_back(ops::row_major_strides(layout->output_shapes.back()));
+  }
+  static const bool validates = !base::env("HEDDLE_VALIDATE").value_or("").empty();
+  if (validates || test_hooks().verify_layouts) {
+    std::string broken = verify(plan, *layout);
+    HD_CHECK(broken.empty(), "layout: ", broken);
   }
   if (test_hooks().layout) test_hooks().layout(plan, *layout);
   return layout;

@@ -11,6 +11,7 @@ namespace heddle::plan {
 struct TestHooks {
   std::function<void(ir::Kernel&)> kernel;           // before it is compiled
   std::function<void(const Plan&, Layout&)> layout;  // before it is used
+  bool verify_layouts = false;                       // each one, before `layout`
   // Libraries take what they can compute, however small. CompileOptions::claims forbids them.
   bool claim_every_size = false;
 };

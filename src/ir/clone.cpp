@@ -19,6 +19,14 @@ void append_new(std::vector<T>& to, const std::vector<T>& from) {
   }
 }
 
+std::vector<ValueId> kept_of(const std::vector<ValueId>& values, const std::vector<bool>& kept) {
+  std::vector<ValueId> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (kept[i]) out.push_back(values[i]);
+  }
+  return out;
+}
+
 bool fresh_symbol(const Expr& e, uint64_t since) {
   return e.kind() == ExprKind::symbol && e.symbol()->id > since;
 }
@@ -102,15 +110,19 @@ void Cloner::copy_plain(OpId id) {
   const std::vector<ValueId>& results = out_.op(copy).results;
   HD_CHECK(results.size() == op.results.size(), op.name, ": the copy has ", results.size(),
            " results");
-  for (size_t i = 0; i < results.size(); ++i) {
-    const Value& old = in_.value(op.results[i]);
-    Value& made = out_.value(results[i]);
-    made.name = old.name;
+  stand_for(op.results, results);
+}
+
+void Cloner::stand_for(const std::vector<ValueId>& old, const std::vector<ValueId>& made) {
+  for (size_t i = 0; i < old.size(); ++i) {
+    const Value& from = in_.value(old[i]);
+    Value& to = out_.value(made[i]);
+    to.name = from.name;
     // Extents that only the device knows keep their symbols, which other ops may name.
-    if (!(made.type == old.type) && matches_inferred(old.type, made.type, since_)) {
-      made.type = old.type;
+    if (!(to.type == from.type) && matches_inferred(from.type, to.type, since_)) {
+      to.type = from.type;
     }
-    values[op.results[i]] = results[i];
+    values[old[i]] = made[i];
   }
 }
 
@@ -120,13 +132,19 @@ void Cloner::copy_ops(const std::vector<OpId>& ops) {
   }
 }
 
-RegionId Cloner::copy_region(RegionId id, const std::optional<std::vector<Type>>& argument_types) {
+RegionId Cloner::copy_region(RegionId id, const std::optional<std::vector<Type>>& argument_types,
+                             const Kept* kept) {
   const Region& region = in_.region(id);
+  std::vector<ValueId> old = region.arguments, old_results = region.results;
+  if (kept != nullptr) {
+    old = kept_of(old, kept->arguments);
+    old_results = kept_of(old_results, kept->results);
+  }
   std::vector<Type> types;
-  if (argument_types && argument_types->size() == region.arguments.size()) {
+  if (argument_types && argument_types->size() == old.size()) {
     types = *argument_types;
   } else {
-    for (ValueId v : region.arguments) {
+    for (ValueId v : old) {
       types.push_back(
           std::get<Type>(map_exprs(in_.value(v).type, [&](const Expr& e) { return map(e); })));
     }
@@ -135,11 +153,11 @@ RegionId Cloner::copy_region(RegionId id, const std::optional<std::vector<Type>>
   try {
     const std::vector<ValueId>& arguments = out_.region(copy).arguments;
     for (size_t i = 0; i < arguments.size(); ++i) {
-      out_.value(arguments[i]).name = in_.value(region.arguments[i]).name;
-      values[region.arguments[i]] = arguments[i];
+      out_.value(arguments[i]).name = in_.value(old[i]).name;
+      values[old[i]] = arguments[i];
     }
     copy_ops(region.ops);
-    out_.close_region(mapped(region.results));
+    out_.close_region(mapped(old_results));
   } catch (...) {
     out_.abandon_region();
     throw;

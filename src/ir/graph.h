@@ -168,8 +168,16 @@ class Cloner {
   ValueId mapped(ValueId old) const;
   std::vector<ValueId> mapped(const std::vector<ValueId>& old) const;
   void copy_op(OpId op);
+  // What of a region to copy; by index.
+  struct Kept {
+    std::vector<bool> arguments, results;
+  };
   RegionId copy_region(RegionId region,
-                       const std::optional<std::vector<Type>>& argument_types = std::nullopt);
+                       const std::optional<std::vector<Type>>& argument_types = std::nullopt,
+                       const Kept* kept = nullptr);
+  // New values take the place of old ones, with their names and the extents that only the device
+  // knows.
+  void stand_for(const std::vector<ValueId>& old, const std::vector<ValueId>& made);
   // The region's ops at the insertion point, its arguments bound; returns its results.
   std::vector<ValueId> inline_region(RegionId region, const std::vector<ValueId>& arguments);
 

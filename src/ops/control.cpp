@@ -142,6 +142,10 @@ const Register cond_entry({
           info.predicate = op.operands[0];
           return info;
         },
+    .restate =
+        [](const ir::Op& op, const ControlInfo& info) {
+          return std::pair(std::vector{info.predicate}, op.attrs);
+        },
     .region_arguments = [](const InferContext&, int) { return std::vector<Type>{}; },
 });
 
@@ -224,6 +228,12 @@ const Register while_entry({
           if (bound >= 0) info.max_iterations = bound;
           info.stacked = static_cast<size_t>(op.attrs.get<int64_t>("stacked"));
           return info;
+        },
+    .restate =
+        [](const ir::Op& op, const ControlInfo& info) {
+          ir::Attrs attrs = op.attrs;
+          attrs.set("stacked", static_cast<int64_t>(info.stacked));
+          return std::pair(info.initial, std::move(attrs));
         },
     .region_arguments = while_arguments,
 });
@@ -340,6 +350,17 @@ ControlInfo for_control(const ir::Graph& graph, ir::OpId id) {
   return info;
 }
 
+std::pair<std::vector<ir::ValueId>, ir::Attrs> for_restated(const ir::Op& op,
+                                                            const ControlInfo& info) {
+  std::vector<ir::ValueId> operands = info.initial;
+  operands.insert(operands.end(), info.slices.begin(), info.slices.end());
+  if (!info.count) operands.push_back(info.count_value);
+  ir::Attrs attrs = op.attrs;
+  attrs.set("slices", static_cast<int64_t>(info.slices.size()));
+  attrs.set("stacked", static_cast<int64_t>(info.stacked));
+  return {std::move(operands), std::move(attrs)};
+}
+
 OpDef for_def(const char* name, const char* doc) {
   return {
       .name = name,
@@ -356,6 +377,7 @@ OpDef for_def(const char* name, const char* doc) {
       .infer_open = true,
       .judge = judge_for,
       .control = for_control,
+      .restate = for_restated,
       .region_arguments = for_arguments,
   };
 }

@@ -210,6 +210,11 @@ struct OpDef {
   // structural ops: how their regions run (see control_ops.h); the driver of gradients goes by it
   // too
   std::function<ControlInfo(const ir::Graph&, ir::OpId)> control;
+  // structural ops: operands and attributes that say `info`, the inverse of `control`; where
+  // absent, no carried value, slice or result of the op can go
+  std::function<std::pair<std::vector<ir::ValueId>, ir::Attrs>(const ir::Op&,
+                                                               const ControlInfo& info)>
+      restate;
   // structural ops: types of the arguments of region `which`, for rebuilding a region when the
   // operands' types change; `regions` holds the regions before it, already rebuilt
   std::function<std::vector<Type>(const InferContext&, int which)> region_arguments;

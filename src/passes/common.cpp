@@ -76,15 +76,4 @@ GraphRef eliminate_common(const ir::Graph& graph) {
                      });
 }
 
-GraphRef eliminate_dead(const ir::Graph& graph) {
-  ir::FeedList feeds;
-  const ir::Region& top = graph.region(ir::kTopRegion);
-  for (ValueId v : top.arguments) feeds.emplace_back(v, std::nullopt);
-  std::vector<OpId> writers;
-  for (OpId id : top.ops) {
-    if (graph.effect_of(id) == ops::Effect::write) writers.push_back(id);
-  }
-  return ir::extract(graph, feeds, top.results, writers).graph;
-}
-
 }  // namespace heddle::passes

@@ -236,5 +236,138 @@ TEST(EliminateDead, InsideRegionsToo) {
   EXPECT_EQ(op_names(*dead, last_op(*dead).regions[0]), Names{"add"});
 }
 
+// Operands, region arguments and results of the last op.
+struct Parts {
+  size_t operands, results;
+  std::vector<size_t> arguments, region_results;
+  friend bool operator==(const Parts&, const Parts&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const Parts& p) {
+  out << p.operands << " operands, " << p.results << " results, regions";
+  for (size_t r = 0; r < p.arguments.size(); ++r)
+    out << " " << p.arguments[r] << "->" << p.region_results[r];
+  return out;
+}
+
+Parts parts_of(const ir::Graph& graph, const ir::Op& op) {
+  EXPECT_EQ(ir::verify(graph), "") << ir::print(graph);
+  Parts p{op.operands.size(), op.results.size(), {}, {}};
+  for (ir::RegionId r : op.regions) {
+    p.arguments.push_back(graph.region(r).arguments.size());
+    p.region_results.push_back(graph.region(r).results.size());
+  }
+  return p;
+}
+
+// What remains of the last op of the graph of these targets, whose values stay.
+Parts remaining(const Tensors& feeds, const Tensors& targets,
+                const std::vector<Operation>& operations = {}) {
+  auto before = extracted(feeds, targets, operations);
+  auto after = passes::eliminate_dead(*before);
+  if (operations.empty()) expect_same_results(*before, *after);
+  EXPECT_TRUE(ir::structurally_equal(*after, *passes::eliminate_dead(*after)));
+  return parts_of(*after, last_op(*after));
+}
+
+TEST(EliminateDead, CarriedValuesWithTheirChains) {
+  for (int64_t count : {0, 1, 3}) {
+    Graph g;
+    Tensor x = g.placeholder(f32, {2}, "x");
+    // 0 is read by 1, 1 by none but itself, 2 by 3.
+    Tensors r = for_loop(count, {x, x * 2.0, x + 1.0, x}, [&](const Tensor&, const Tensors& v) {
+      return Tensors{v[0] + 1.0, v[1] * v[0], exp(v[2]), v[3] + v[2]};
+    });
+    EXPECT_EQ(remaining({x}, {r[0]}), (Parts{1, 1, {2}, {1}}));
+    EXPECT_EQ(remaining({x}, {r[1]}), (Parts{2, 2, {3}, {2}}));
+    EXPECT_EQ(remaining({x}, {r[3]}), (Parts{2, 2, {3}, {2}}));
+    EXPECT_EQ(remaining({x}, {r[0], r[2]}), (Parts{2, 2, {3}, {2}}));
+    EXPECT_EQ(remaining({x}, r), (Parts{4, 4, {5}, {4}}));
+  }
+}
+
+TEST(EliminateDead, RowsThatNobodyReads) {
+  for (int64_t count : {0, 1, 3}) {
+    Graph g;
+    Tensor c = g.placeholder(f32, {2}, "c"), x = g.placeholder(f32, {count, 2}, "x"),
+           y = g.placeholder(f32, {count, 2}, "y");
+    ScanResult r = scan({c, c}, {x, y}, [&](const Tensors& s, const Tensors& v) -> ScanResult {
+      return {{s[0] + v[0], s[1] * 2.0}, {exp(v[1]), s[0], v[0] * s[1]}};
+    });
+    Tensors all = {c, x, y};
+    EXPECT_EQ(remaining(all, {r.carried[0]}), (Parts{2, 1, {3}, {1}}));
+    EXPECT_EQ(remaining(all, {r.carried[1]}), (Parts{1, 1, {2}, {1}}));
+    EXPECT_EQ(remaining(all, {r.stacked[0]}), (Parts{1, 1, {2}, {1}}));
+    EXPECT_EQ(remaining(all, {r.stacked[1]}), (Parts{2, 2, {3}, {2}}));
+    EXPECT_EQ(remaining(all, {r.stacked[2]}), (Parts{2, 2, {3}, {2}}));
+    EXPECT_EQ(remaining(all, {r.stacked[0], r.carried[1]}), (Parts{2, 2, {3}, {2}}));
+  }
+}
+
+TEST(EliminateDead, PartsOfWhileLoops) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {}, "x"), y = g.placeholder(f32, {2}, "y");
+  // The predicate reads carried value 0; of the values in between 0 and 1 are carried on, 2 is not.
+  Tensors r = while_loop_general(
+      {x, y},
+      [&](const Tensors& v) {
+        return LoopResult{v[0] < 5.0, {v[0] + 1.0, v[1] * 2.0, v[1] * v[0]}};
+      },
+      [&](const Tensors& u) { return Tensors{u[0] + 1.0, u[1]}; }, {.max_iterations = 10});
+  EXPECT_EQ(remaining({x, y}, {r[0]}), (Parts{1, 1, {1, 1}, {2, 1}}));
+  EXPECT_EQ(remaining({x, y}, {r[1]}), (Parts{2, 2, {2, 2}, {3, 2}}));
+  EXPECT_EQ(remaining({x, y}, {r[2]}), (Parts{2, 3, {2, 3}, {4, 2}}));
+}
+
+TEST(EliminateDead, ResultsOfBranches) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {2}, "x");
+  Tensors r = cond(
+      sum(x) > 0.0, [&] { return Tensors{exp(x), x, x * 2.0}; },
+      [&] { return Tensors{log(x), x + 1.0, sum(x) * x}; });
+  EXPECT_EQ(remaining({x}, {r[1]}), (Parts{1, 1, {0, 0}, {1, 1}}));
+  EXPECT_EQ(remaining({x}, {r[0], r[2]}), (Parts{1, 2, {0, 0}, {2, 2}}));
+}
+
+// An inner loop's result is dead because the outer one's is.
+TEST(EliminateDead, NestedLoops) {
+  Graph g;
+  Tensor x = g.placeholder(f32, {2}, "x");
+  Tensors r = for_loop(2, {x, x}, [&](const Tensor&, const Tensors& v) {
+    return for_loop(3, {v[0], v[1]}, [&](const Tensor&, const Tensors& w) {
+      return Tensors{w[0] * 2.0, exp(w[1]) + x};
+    });
+  });
+  auto dead = passes::eliminate_dead(*extracted({x}, {r[0]}));
+  EXPECT_EQ(parts_of(*dead, last_op(*dead)), (Parts{1, 1, {2}, {1}}));
+  const ir::Region& body = dead->region(last_op(*dead).regions[0]);
+  EXPECT_EQ(parts_of(*dead, dead->op(body.ops.back())), (Parts{1, 1, {2}, {1}}));
+  EXPECT_EQ(remaining({x}, {r[0]}), (Parts{1, 1, {2}, {1}}));
+}
+
+TEST(EliminateDead, EffectsStayWithoutResults) {
+  Graph g;
+  Tensor v = ops::apply_all(
+      "variable", {}, {{"initial", ops::to_literal(ops::HostTensor(f32, {}))}, {"id", int64_t{7}}},
+      {}, g.impl())[0];
+  Tensor x = g.placeholder(f32, {}, "x");
+  Tensors by_for = for_loop(3, {x, x}, [&](const Tensor&, const Tensors& c) {
+    assign(v, read_variable(v) + c[0]);
+    return Tensors{c[0] + 1.0, exp(c[1])};
+  });
+  EXPECT_EQ(remaining({x}, {}, {Operation(by_for[1])}), (Parts{1, 1, {2}, {1}}));
+  Tensors alone = for_loop(3, {x}, [&](const Tensor&, const Tensors& c) {
+    assign(v, read_variable(v) * 2.0);
+    return Tensors{c[0] + 1.0};
+  });
+  EXPECT_EQ(remaining({x}, {}, {Operation(alone[0])}), (Parts{0, 0, {1}, {0}}));
+  Tensors by_while = while_loop(
+      {x, x}, [](const Tensors& c) { return c[0] < 3.0; },
+      [&](const Tensors& c) {
+        assign(v, read_variable(v) * 2.0);
+        return Tensors{c[0] + 1.0, exp(c[1])};
+      });
+  EXPECT_EQ(remaining({x}, {}, {Operation(by_while[0])}), (Parts{1, 1, {1, 1}, {2, 1}}));
+}
+
 }  // namespace
 }  // namespace heddle

@@ -66,6 +66,7 @@ class Builder {
   void emit_for(ir::OpId op, const ops::ControlInfo& info, std::vector<Step>& out);
   void emit_call(ir::OpId op, const ops::ControlInfo& info, std::vector<Step>& out);
   Carried begin_carried(const ops::ControlInfo& info, std::vector<Step>& out);
+  void copy_carried(Step& loop, std::vector<Step>& body);
   void advance(Step& loop, const Carried& carried, ir::RegionId region, Targets targets,
                std::vector<Step>& body);
   Targets row_targets(ir::OpId op, const ops::ControlInfo& info, ir::RegionId region, Step& loop,

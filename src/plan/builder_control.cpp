@@ -5,6 +5,8 @@
 #include "plan/builder.h"
 #include "plan/helper_kernels.h"
 
+#include <algorithm>
+
 namespace heddle::plan {
 
 using ops::ControlInfo;
@@ -113,6 +115,36 @@ Builder::Carried Builder::begin_carried(const ControlInfo& info, std::vector<Ste
   return carried;
 }
 
+namespace {
+
+constexpr size_t kCopiesOfAKernel = 16;  // more make its code long for little gain
+
+Words words_of_memory(const Slot& slot) {
+  int bits = bit_width(slot.dtype);
+  if (bits < 8) return {1, slot.bytes};
+  Expr count = element_count(slot.shape);
+  return bits == 128 ? Words{8, count * 2} : Words{bits / 8, count};
+}
+
+}  // namespace
+
+// On a device each copy is a node of the graph, which costs more than the copy of a small value:
+// several carried values go by one kernel.
+void Builder::copy_carried(Step& loop, std::vector<Step>& body) {
+  std::vector<SlotPair> pairs = std::move(loop.advance);
+  loop.advance.clear();
+  for (size_t first = 0; first < pairs.size(); first += kCopiesOfAKernel) {
+    std::vector<Words> values;
+    std::vector<SlotId> buffers;
+    size_t last = std::min(first + kCopiesOfAKernel, pairs.size());
+    for (size_t k = first; k < last; ++k) {
+      values.push_back(words_of_memory(plan_.slots[pairs[k].a]));
+      buffers.insert(buffers.end(), {pairs[k].b, pairs[k].a});
+    }
+    emit_helper(copy_kernel(values), std::move(buffers), body);
+  }
+}
+
 // Emits the region whose leading results are the next carried values; `targets` has its further
 // results.
 void Builder::advance(Step& loop, const Carried& carried, ir::RegionId region, Targets targets,
@@ -130,6 +162,7 @@ void Builder::advance(Step& loop, const Carried& carried, ir::RegionId region, T
   all.insert(all.end(), targets.begin(), targets.end());
   emit_region(region, body, all);
   for (SlotPair pair : loop.advance) hold(pair.a), hold(pair.b);
+  if (loop.on_device && loop.advance.size() > 1) return copy_carried(loop, body);
   uint32_t number = next_number();
   for (SlotPair pair : loop.advance) touch(pair.a, number), touch(pair.b, number);
 }
@@ -165,20 +198,13 @@ Builder::Targets Builder::row_targets(ir::OpId id, const ControlInfo& info, ir::
 
 namespace {
 
-struct Words {
-  int bytes;
-  Expr count;
-};
-
 // A row as words for the row kernels.
 Words words_of(const Slot& row, std::string_view op) {
-  int bits = bit_width(row.dtype);
-  if (bits < 8) {
+  if (bit_width(row.dtype) < 8) {
     throw UnsupportedError(
         base::cat(op, ": rows of ", name(row.dtype), " are not whole bytes in a device loop"));
   }
-  Expr count = element_count(row.shape);
-  return bits == 128 ? Words{8, count * 2} : Words{bits / 8, count};
+  return words_of_memory(row);
 }
 
 }  // namespace

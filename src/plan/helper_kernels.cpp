@@ -29,23 +29,28 @@ ir::Buffer scalar_buffer(std::string name, DType dtype, BufferRole role) {
   return {std::move(name), dtype, {}, role};
 }
 
-// A kernel of one nest of one phase that only stores.
-ir::Kernel single_nest(std::string name, std::vector<ir::Buffer> buffers,
-                       std::vector<ir::Axis> axes, BodyBuilder& b) {
+// A nest of one phase that only stores.
+ir::Stmt nest_stmt(const std::string& name, std::vector<ir::Axis> axes, BodyBuilder& b) {
   auto nest = std::make_shared<ir::Nest>();
   nest->outer = std::move(axes);
   nest->phases.emplace_back().body = b.take();
   nest->locations = {name};
+  ir::Stmt stmt;
+  stmt.nest = std::move(nest);
+  return stmt;
+}
+
+// A kernel of one such nest.
+ir::Kernel single_nest(std::string name, std::vector<ir::Buffer> buffers,
+                       std::vector<ir::Axis> axes, BodyBuilder& b) {
   ir::Kernel kernel;
   kernel.name = std::move(name);
   kernel.buffers = std::move(buffers);
   for (const ir::Buffer& buffer : kernel.buffers) {
     for (const Expr& extent : buffer.extents) collect_symbols(extent, kernel.symbols);
   }
-  for (const ir::Axis& axis : nest->outer) collect_symbols(axis.extent, kernel.symbols);
-  ir::Stmt stmt;
-  stmt.nest = std::move(nest);
-  kernel.body.push_back(std::move(stmt));
+  for (const ir::Axis& axis : axes) collect_symbols(axis.extent, kernel.symbols);
+  kernel.body.push_back(nest_stmt(kernel.name, std::move(axes), b));
   return kernel;
 }
 
@@ -115,6 +120,23 @@ ir::Kernel load_row_kernel(int word_bytes, const Expr& words, const Expr& count)
 }
 ir::Kernel store_row_kernel(int word_bytes, const Expr& words, const Expr& count) {
   return row_kernel(word_bytes, words, count, false);
+}
+
+ir::Kernel copy_kernel(const std::vector<Words>& values) {
+  ir::Kernel kernel;
+  kernel.name = "copies";
+  for (const Words& v : values) {
+    auto from = static_cast<ir::BufferId>(kernel.buffers.size());
+    DType dtype = word(v.bytes);
+    kernel.buffers.push_back({base::cat("from", from / 2), dtype, {v.count}, BufferRole::input});
+    kernel.buffers.push_back({base::cat("to", from / 2), dtype, {v.count}, BufferRole::output});
+    collect_symbols(v.count, kernel.symbols);
+    SymbolRef i = make_loop_symbol("i", v.count);
+    BodyBuilder b;
+    b.store({from + 1, {Expr(i)}}, b.load(dtype, {from, {Expr(i)}}));
+    kernel.body.push_back(nest_stmt(kernel.name, {{i, v.count, ir::AxisKind::mapped}}, b));
+  }
+  return kernel;
 }
 
 ir::Kernel strided_kernel(int word_bytes, int rank, bool scatter) {

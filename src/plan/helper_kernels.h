@@ -6,7 +6,15 @@
 
 #include <heddle/type.h>
 
+#include <vector>
+
 namespace heddle::plan {
+
+// Memory as `count` words of 1, 2, 4 or 8 bytes.
+struct Words {
+  int bytes = 1;
+  Expr count;
+};
 
 // *counter += 1
 ir::Kernel increment_kernel();
@@ -20,6 +28,8 @@ ir::Kernel and_less_kernel(const Expr& count);
 ir::Kernel load_row_kernel(int word_bytes, const Expr& words, const Expr& count);
 // stacked[*counter] = row. Buffers: row, counter, stacked.
 ir::Kernel store_row_kernel(int word_bytes, const Expr& words, const Expr& count);
+// to = from for each value; no two overlap. Buffers: from, to of each.
+ir::Kernel copy_kernel(const std::vector<Words>& values);
 // out = packed elements of a strided view, or (scatter) the view's elements = packed ones, in words
 // of `word_bytes` bytes. The strided buffer is flat and starts at the lowest address that the view
 // touches. Buffers: {strided, packed} or {packed, strided}; symbols: extents, strides in words,

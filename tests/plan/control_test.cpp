@@ -101,6 +101,29 @@ TEST(Control, CarriedValuesMaySwap) {
         {{array({4}, {1, 2, 3, 4}), array({4}, {5, 6, 7, 8})}});
 }
 
+// More than one kernel copies, of each size of word, at static and open sizes; values that change
+// places.
+TEST(Control, ManyValuesAreCarried) {
+  for (bool open : {false, true}) {
+    hd::Graph graph;
+    hd::Dim n("n");
+    hd::Tensor x = graph.placeholder(hd::f32, hd::Shape{open ? hd::Expr(n) : hd::Expr(5)}, "x");
+    hd::Tensors first;
+    const hd::DType types[] = {hd::f32, hd::f64, hd::i8, hd::f16, hd::c128};
+    for (size_t k = 0; k < 19; ++k)
+      first.push_back(hd::cast(x + static_cast<double>(k), types[k % 5]));
+    hd::Tensors r = hd::for_loop(hd::Expr(4), first, [&](const hd::Tensor&, const hd::Tensors& v) {
+      hd::Tensors next;
+      for (size_t k = 0; k < v.size(); ++k)
+        next.push_back(hd::cast(v[(k + 5) % v.size()], types[k % 5]) + v[k]);
+      return next;
+    });
+    hd::Tensors results;
+    for (const hd::Tensor& t : r) results.push_back(hd::cast(t, hd::f32));
+    check(graph, {x}, results, {{array({5}, {1, 2, 0, -1, 1})}, {array({5}, {0, 1, 1, 2, -2})}});
+  }
+}
+
 TEST(Control, GeneralWhileGivesTheValuesOfBefore) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {5}, "x");

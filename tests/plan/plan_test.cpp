@@ -236,6 +236,19 @@ TEST(HelperKernels, CountersAndRows) {
   EXPECT_EQ(stacked, (std::vector<uint16_t>{0, 0, 5, 6, 0, 0}));
 }
 
+TEST(HelperKernels, SeveralCopies) {
+  std::vector<uint8_t> a{1, 2, 3}, a2(3);
+  std::vector<uint64_t> b{4, 5}, b2(2), none, none2;
+  std::vector<uint32_t> c{6}, c2(1);
+  run_kernel(
+      hd::plan::copy_kernel({{1, 3}, {8, 2}, {4, 1}, {2, 0}}),
+      {a.data(), a2.data(), b.data(), b2.data(), c.data(), c2.data(), none.data(), none2.data()},
+      {});
+  EXPECT_EQ(a2, a);
+  EXPECT_EQ(b2, b);
+  EXPECT_EQ(c2, c);
+}
+
 TEST(HelperKernels, StridedCopies) {
   std::vector<uint32_t> flat{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, packed(6);
   // 3 x 2 of a 3 x 4 array: the last axis reversed with step 2, i.e. columns 3 and 1.

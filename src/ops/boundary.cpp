@@ -22,6 +22,10 @@ constexpr std::array<std::string_view, 7> kModes{
 
 std::string_view name(PaddingMode mode) { return name_at(kModes, mode); }
 
+AttrDomain boundary_domain() {
+  return {.kind = AttrDomain::Kind::choice, .choices = {kModes.begin(), kModes.end()}};
+}
+
 std::optional<PaddingMode> parse_padding_mode(std::string_view text) {
   for (size_t k = 0; k < kModes.size(); ++k)
     if (kModes[k] == text) return static_cast<PaddingMode>(k);

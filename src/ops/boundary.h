@@ -10,6 +10,7 @@ namespace heddle::ops {
 std::string_view name(PaddingMode mode);
 std::optional<PaddingMode> parse_padding_mode(std::string_view text);
 PaddingMode padding_mode(const ir::Attrs& attrs, std::string_view attr);  // after inference
+AttrDomain boundary_domain();                                             // the names of the modes
 void check_padding_mode(const InferContext& c, std::string_view attr);
 constexpr bool fills(PaddingMode mode) {
   return mode == PaddingMode::constant || mode == PaddingMode::zero;

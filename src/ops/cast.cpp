@@ -174,7 +174,10 @@ const Register cast_entry({
            "FP4 as described at "
            "their dtypes.",
     .operands = {{"x", kAnyStored}},
-    .attrs = {{.name = "dtype", .doc = "dtype of the result", .type = ir::attr_type<DType>}},
+    .attrs = {{.name = "dtype",
+               .doc = "dtype of the result",
+               .type = ir::attr_type<DType>,
+               .domain = {.kind = AttrDomain::Kind::dtype, .dtypes = kAny}}},
     .infer = infer_cast,
     .judge = judge_cast,
     .gradient = [](const GradientContext& g) -> Tensors {

@@ -119,7 +119,10 @@ const Register gather_entry({
     .doc = "x at `indices` along an axis. Negative indices count from the end; an index out of "
            "range reads 0.",
     .operands = {{"x", kAnyStored}, {"indices", kInteger}},
-    .attrs = {{"axis", "of x, replaced by the axes of the indices", int64_t{0}}},
+    .attrs = {{.name = "axis",
+               .doc = "of x, replaced by the axes of the indices",
+               .fallback = int64_t{0},
+               .domain = {.kind = AttrDomain::Kind::axis}}},
     .infer = infer_gather,
     .judge = judge_gather,
     .gradient = gather_gradient,
@@ -173,7 +176,10 @@ const Register scatter_entry({
            "indices count from the "
            "end; an index out of range is skipped.",
     .operands = {{"data", kNumber}, {"indices", kInteger}, {"updates", kNumber}},
-    .attrs = {{"axis", "of data and updates", int64_t{0}}},
+    .attrs = {{.name = "axis",
+               .doc = "of data and updates",
+               .fallback = int64_t{0},
+               .domain = {.kind = AttrDomain::Kind::axis}}},
     .infer = infer_scatter,
     .judge = judge_scatter,
     .gradient = [](const GradientContext& c) -> Tensors {

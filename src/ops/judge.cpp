@@ -1,10 +1,12 @@
 #include "ops/judge.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "ops/opdef.h"
 
 #include <heddle/error.h>
 
+#include <cmath>
 #include <memory>
 
 namespace heddle::ops {
@@ -49,7 +51,11 @@ class Executor {
       bind(graph_.value(arguments[i]).type, feeds[i], cat("feed ", i));
     }
     std::vector<HostRef> bound;
-    for (const HostTensor& feed : feeds) bound.push_back(std::make_shared<HostTensor>(feed));
+    for (const HostTensor& feed : feeds) {
+      auto own = std::make_shared<HostTensor>(feed);
+      add_noise(*own);
+      bound.push_back(std::move(own));
+    }
     std::vector<HostTensor> results;
     for (const HostRef& r : run_region(kTopRegion, bound, nullptr)) results.push_back(*r);
     return results;
@@ -107,10 +113,27 @@ class Executor {
       bind(declared, t, cat("judge of ", op.name, ", result ", i));
       bool floating = is_real_float(t.dtype) || is_complex(t.dtype);
       if (options_.round || !floating) round_to_dtype(t);
+      add_noise(t);
       if (options_.values != nullptr && scope.outer == nullptr)
         (*options_.values)[op.results[i]] = t;
       scope.values[op.results[i]] = std::make_shared<HostTensor>(std::move(t));
     }
+  }
+
+  // Numbers with few digits stay: sums and products of them are exact on every device, and what is
+  // decided by comparing them must not depend on noise.
+  void add_noise(HostTensor& t) {
+    if (options_.noise <= 0 || !(is_real_float(t.dtype) || is_complex(t.dtype))) return;
+    double unit = options_.noise * epsilon(t.dtype) / 2;
+    auto moved = [&](double v) {
+      bool few_digits = std::fabs(v) < 4096 && v * 1024 == std::floor(v * 1024);
+      if (few_digits || !std::isfinite(v)) return v;
+      noise_state_ = base::mix(noise_state_, options_.noise_seed);
+      double u = static_cast<double>(noise_state_ >> 11) * 0x1p-52 - 1;  // in [-1, 1)
+      return v * (1 + u * unit);
+    };
+    for (double& v : t.f) v = moved(v);
+    for (auto& v : t.c) v = {moved(v.real()), moved(v.imag())};
   }
 
   // Checks the value against the declared type, and learns the extents that it fixes.
@@ -160,6 +183,7 @@ class Executor {
   std::map<int64_t, HostTensor>& variables_;
   const JudgeOptions& options_;
   ir::SymbolBindings symbols_;
+  uint64_t noise_state_ = 0;
 };
 
 }  // namespace

@@ -11,6 +11,10 @@ namespace heddle::ops {
 
 struct JudgeOptions {
   bool round = true;  // false: keep f64 results of float ops unrounded (for error bounds)
+  // Above 0, with round == false: floats that have more than a few digits, feeds included, are
+  // moved by up to so many roundings of their dtype, at random. Tells how errors grow.
+  double noise = 0;
+  uint64_t noise_seed = 1;
   int64_t max_iterations = 1'000'000;  // a loop that runs longer is a DeviceError
   // Every value of the top region is kept here, for validation of plans.
   std::map<ir::ValueId, HostTensor>* values = nullptr;

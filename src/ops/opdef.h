@@ -52,12 +52,35 @@ struct OperandSpec {
   uint32_t dtypes = kAny;
   bool optional = false, variadic = false;
 };
+// What values an attribute takes beyond its type: read by whatever makes programs by itself, such
+// as the generator of random programs.
+struct AttrDomain {
+  enum class Kind : uint8_t {
+    by_type,      // numbers in [low, high], both booleans
+    choice,       // one of `choices`
+    dtype,        // of the classes `dtypes`
+    axis,         // of operand 0; negative ones count from the end
+    axes,         // different axes of operand 0, maybe none
+    permutation,  // of the axes of operand 0
+    per_axis,     // a number in [low, high] for each axis of operand `operand`, or an empty list
+    reshaped,     // extents that hold as many elements as operand 0
+    broadcast,    // extents that operand 0 broadcasts to
+    extents,      // any extents
+  };
+  Kind kind = Kind::by_type;
+  std::vector<std::string> choices = {};
+  uint32_t dtypes = 0;
+  int operand = 0;
+  double low = -3, high = 3;
+  bool may_be_empty = true;  // per_axis
+};
 struct AttrSpec {
   std::string name;
   std::string doc;
   std::optional<ir::Attr> fallback;  // default; absent: required
   int type = -1;  // of an attribute without default: ir::attr_type<T>; -1 there: not checked
   bool optional = false;  // without default: may be absent
+  AttrDomain domain = {};
 };
 
 // ---- inference

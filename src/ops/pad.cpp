@@ -79,17 +79,28 @@ Sample pad_sample(std::vector<int64_t> shape, std::vector<Expr> before, std::vec
                     {"value", value}}};
 }
 
+const AttrDomain kPadDomain = {
+    .kind = AttrDomain::Kind::per_axis, .low = -2, .high = 5, .may_be_empty = false};
+
 const Register pad_entry({
     .name = "pad",
     .kind = Kind::view,
     .doc = "x with more elements before and after along each axis; negative numbers crop. Wide "
            "pads repeat as in NumPy.",
     .operands = {{"x", kAny}},
-    .attrs = {{"before", "elements before each axis", std::nullopt, attr_type<std::vector<Expr>>},
-              {"after", "elements after each axis", std::nullopt, attr_type<std::vector<Expr>>},
-              {"mode",
-               "constant, reflect, symmetric, clamp_to_edge, zero, periodic or anti_periodic",
-               std::string("constant")},
+    .attrs = {{.name = "before",
+               .doc = "elements before each axis",
+               .type = attr_type<std::vector<Expr>>,
+               .domain = kPadDomain},
+              {.name = "after",
+               .doc = "elements after each axis",
+               .type = attr_type<std::vector<Expr>>,
+               .domain = kPadDomain},
+              {.name = "mode",
+               .doc = "constant, reflect, symmetric, clamp_to_edge, zero, periodic or "
+                      "anti_periodic",
+               .fallback = std::string("constant"),
+               .domain = boundary_domain()},
               {"value", "outside, for mode constant", 0.0}},
     .infer = infer_pad,
     .judge = judge_pad,

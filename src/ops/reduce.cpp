@@ -239,12 +239,16 @@ Tensors extreme_gradient(const GradientContext& g) {
 // ----------------------------------------------------------------------------------------------
 // entries
 
-const AttrSpec kAxes = {
-    .name = "axes", .doc = "axes to fold, may be negative; none: all", .fallback = Axes{}};
+const AttrSpec kAxes = {.name = "axes",
+                        .doc = "axes to fold, may be negative; none: all",
+                        .fallback = Axes{},
+                        .domain = {.kind = AttrDomain::Kind::axes}};
 const AttrSpec kKeep = {
     .name = "keep_axes", .doc = "folded axes stay with extent 1", .fallback = false};
-const AttrSpec kAxis = {
-    .name = "axis", .doc = "axis to fold, may be negative", .fallback = int64_t{-1}};
+const AttrSpec kAxis = {.name = "axis",
+                        .doc = "axis to fold, may be negative",
+                        .fallback = int64_t{-1},
+                        .domain = {.kind = AttrDomain::Kind::axis}};
 
 const std::vector<Sample> kSamples = {
     {.shapes = {{3, 4, 5}}, .attrs = {{"axes", Axes{-1}}}},
@@ -317,7 +321,10 @@ OpDef arg(std::string name, std::string doc, bool is_maximum) {
       .operands = {{"x", kReal}},
       .attrs = {kAxis,
                 kKeep,
-                {.name = "index_dtype", .doc = "integer dtype of the result", .fallback = i64}},
+                {.name = "index_dtype",
+                 .doc = "integer dtype of the result",
+                 .fallback = i64,
+                 .domain = {.kind = AttrDomain::Kind::dtype, .dtypes = kInteger}}},
       .infer = infer_arg,
       .judge = judge_arg(is_maximum),
       .no_gradient = true,
@@ -347,7 +354,11 @@ const Register element_count_entry({
     .kind = Kind::view,
     .doc = "The product of x's extents over axes, a scalar; x itself is not read.",
     .operands = {{"x", kAnyStored}},
-    .attrs = {kAxes, {.name = "dtype", .doc = "i32, i64, f32 or f64", .fallback = i64}},
+    .attrs = {kAxes,
+              {.name = "dtype",
+               .doc = "i32, i64, f32 or f64",
+               .fallback = i64,
+               .domain = {.kind = AttrDomain::Kind::dtype, .dtypes = kReal}}},
     .infer = [](const InferContext& ctx) -> std::vector<ir::InferredResult> {
       DType to = ctx.attrs.get<DType>("dtype");
       if (to != i32 && to != i64 && to != f32 && to != f64)
@@ -576,7 +587,12 @@ const Register root_mean_square_entry({
     .doc = "sqrt(mean of x^2 over axes + epsilon), also where the squares are too large for the "
            "dtype; half types are computed in f32. layer_norm divides by it.",
     .operands = {{"x", kRealFloat}},
-    .attrs = {kAxes, kKeep, {.name = "epsilon", .doc = "added to the mean", .fallback = 0.0}},
+    .attrs = {kAxes,
+              kKeep,
+              {.name = "epsilon",
+               .doc = "added to the mean",
+               .fallback = 0.0,
+               .domain = {.low = 0, .high = 1}}},
     .infer =
         [](const InferContext& ctx) {
           if (double e = ctx.attrs.get<double>("epsilon"); !(e >= 0))

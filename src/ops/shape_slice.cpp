@@ -96,11 +96,18 @@ Shape slice_shape(const std::vector<SliceAxis>& axes) {
 namespace {
 
 std::vector<AttrSpec> slice_attrs() {
-  return {
-      {"starts", "first index along each axis; empty: from the first element", std::vector<Expr>{}},
-      {"stops", "end along each axis, exclusive; empty: to the last element", std::vector<Expr>{}},
-      {"strides", "step along each axis; negative walks backwards; empty: 1",
-       std::vector<int64_t>{}}};
+  return {{.name = "starts",
+           .doc = "first index along each axis; empty: from the first element",
+           .fallback = std::vector<Expr>{},
+           .domain = {.kind = AttrDomain::Kind::per_axis, .low = -4, .high = 4}},
+          {.name = "stops",
+           .doc = "end along each axis, exclusive; empty: to the last element",
+           .fallback = std::vector<Expr>{},
+           .domain = {.kind = AttrDomain::Kind::per_axis, .low = -9, .high = 20}},
+          {.name = "strides",
+           .doc = "step along each axis; negative walks backwards; empty: 1",
+           .fallback = std::vector<int64_t>{},
+           .domain = {.kind = AttrDomain::Kind::per_axis, .low = -3, .high = 3}}};
 }
 
 ir::Attrs slice_attrs_of(const ir::Op& op) {
@@ -230,7 +237,10 @@ std::vector<HostTensor> judge_unslice(const JudgeContext& c) {
 
 std::vector<AttrSpec> unslice_attrs() {
   std::vector<AttrSpec> attrs = slice_attrs();
-  attrs.push_back({"shape", "extents of the result", std::nullopt, attr_type<std::vector<Expr>>});
+  attrs.push_back({.name = "shape",
+                   .doc = "extents of the result",
+                   .type = attr_type<std::vector<Expr>>,
+                   .domain = {.kind = AttrDomain::Kind::extents}});
   return attrs;
 }
 

@@ -162,7 +162,10 @@ const Register reshape_entry({
     .doc = "The elements of x in row-major order, in another shape; one extent may be -1: what "
            "remains.",
     .operands = {{"x", kAnyStored}},
-    .attrs = {{"shape", "extents of the result", std::nullopt, attr_type<std::vector<Expr>>}},
+    .attrs = {{.name = "shape",
+               .doc = "extents of the result",
+               .type = attr_type<std::vector<Expr>>,
+               .domain = {.kind = AttrDomain::Kind::reshaped}}},
     .infer = infer_reshape,
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {
       HostTensor out = *c.in[0];
@@ -243,7 +246,10 @@ const Register transpose_entry({
     .kind = Kind::view,
     .doc = "Axis k of the result is axis permutation[k] of x.",
     .operands = {{"x", kAnyStored}},
-    .attrs = {{"permutation", "of the axes", std::nullopt, attr_type<std::vector<int64_t>>}},
+    .attrs = {{.name = "permutation",
+               .doc = "of the axes",
+               .type = attr_type<std::vector<int64_t>>,
+               .domain = {.kind = AttrDomain::Kind::permutation}}},
     .infer = infer_transpose,
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {
       const auto& p = c.attrs.get<std::vector<int64_t>>("permutation");
@@ -313,7 +319,10 @@ const Register broadcast_entry({
     .kind = Kind::view,
     .doc = "x repeated along axes of extent 1 and new axes in front, as NumPy broadcasts.",
     .operands = {{"x", kAnyStored}},
-    .attrs = {{"shape", "extents of the result", std::nullopt, attr_type<std::vector<Expr>>}},
+    .attrs = {{.name = "shape",
+               .doc = "extents of the result",
+               .type = attr_type<std::vector<Expr>>,
+               .domain = {.kind = AttrDomain::Kind::broadcast}}},
     .infer = infer_broadcast,
     .judge = [](const JudgeContext& c) -> std::vector<HostTensor> {
       const HostTensor& x = *c.in[0];

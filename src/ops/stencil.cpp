@@ -128,8 +128,15 @@ void check_windows(const InferContext& c, const Shape& x, const Shape& weights) 
 }
 
 std::vector<AttrSpec> step_attrs() {
-  return {{"strides", "step from window to window; empty: 1", std::vector<int64_t>{}},
-          {"dilations", "step inside a window; empty: 1", std::vector<int64_t>{}}};
+  AttrDomain steps{.kind = AttrDomain::Kind::per_axis, .operand = 1, .low = 1, .high = 3};
+  return {{.name = "strides",
+           .doc = "step from window to window; empty: 1",
+           .fallback = std::vector<int64_t>{},
+           .domain = steps},
+          {.name = "dilations",
+           .doc = "step inside a window; empty: 1",
+           .fallback = std::vector<int64_t>{},
+           .domain = steps}};
 }
 
 std::optional<int64_t> unrolled_taps(const Shape& weights) {
@@ -420,16 +427,37 @@ ReduceRule stencil_rule() {
 
 std::vector<AttrSpec> stencil_attrs() {
   std::vector<AttrSpec> attrs = step_attrs();
-  attrs.push_back({"reduction", "min, max, sum, product, argmin or argmax", std::string("sum")});
-  attrs.push_back({"boundary", "what lies outside of x: a mode of pad", std::string("zero")});
+  auto per_axis = [](double low, double high) {
+    return AttrDomain{.kind = AttrDomain::Kind::per_axis, .operand = 1, .low = low, .high = high};
+  };
+  auto one_of = [](const auto& names) {
+    return AttrDomain{.kind = AttrDomain::Kind::choice, .choices = {names.begin(), names.end()}};
+  };
+  attrs.push_back({.name = "reduction",
+                   .doc = "min, max, sum, product, argmin or argmax",
+                   .fallback = std::string("sum"),
+                   .domain = one_of(kReductions)});
+  attrs.push_back({.name = "boundary",
+                   .doc = "what lies outside of x: a mode of pad",
+                   .fallback = std::string("zero"),
+                   .domain = boundary_domain()});
   attrs.push_back({"constant", "value outside for boundary constant", 0.0});
-  attrs.push_back(
-      {"padding", "explicit, valid, same, same_lower or explicit_offset", std::string("same")});
-  attrs.push_back({"before", "explicit pads before each axis; empty: 0", std::vector<Expr>{}});
-  attrs.push_back({"after", "explicit pads after each axis; empty: 0", std::vector<Expr>{}});
-  attrs.push_back({"offsets",
-                   "explicit_offset: the first window's corner from the input's; empty: 0",
-                   std::vector<Expr>{}});
+  attrs.push_back({.name = "padding",
+                   .doc = "explicit, valid, same, same_lower or explicit_offset",
+                   .fallback = std::string("same"),
+                   .domain = one_of(kPaddings)});
+  attrs.push_back({.name = "before",
+                   .doc = "explicit pads before each axis; empty: 0",
+                   .fallback = std::vector<Expr>{},
+                   .domain = per_axis(-1, 3)});
+  attrs.push_back({.name = "after",
+                   .doc = "explicit pads after each axis; empty: 0",
+                   .fallback = std::vector<Expr>{},
+                   .domain = per_axis(-1, 3)});
+  attrs.push_back({.name = "offsets",
+                   .doc = "explicit_offset: the first window's corner from the input's; empty: 0",
+                   .fallback = std::vector<Expr>{},
+                   .domain = per_axis(-4, 4)});
   return attrs;
 }
 

@@ -337,7 +337,10 @@ std::vector<AttrSpec> weights_attrs() {
   std::vector<AttrSpec> attrs = step_attrs();
   attrs.push_back({"before", "as in stencil", std::nullopt, attr_type<Exprs>});
   attrs.push_back({"window", "extents of the result", std::nullopt, attr_type<Exprs>});
-  attrs.push_back({"boundary", "what lies outside of x: a mode of pad", std::string("zero")});
+  attrs.push_back({.name = "boundary",
+                   .doc = "what lies outside of x: a mode of pad",
+                   .fallback = std::string("zero"),
+                   .domain = boundary_domain()});
   attrs.push_back({"constant", "value outside for boundary constant", 0.0});
   return attrs;
 }

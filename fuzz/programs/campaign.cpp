@@ -41,7 +41,9 @@ struct Campaign {
 
   bool late() const {
     std::chrono::duration<double> past = std::chrono::steady_clock::now() - start;
-    return past.count() > o.seconds;
+    uint64_t failures = 0;
+    for (uint64_t j = 0; j < o.jobs; ++j) failures += shared[j].failures;
+    return past.count() > o.seconds || failures >= o.failures;
   }
 };
 

@@ -18,6 +18,7 @@ struct CampaignOptions {
   double seconds = std::numeric_limits<double>::infinity();
   std::vector<std::string> devices;
   bool print_coverage = false;
+  uint64_t failures = std::numeric_limits<uint64_t>::max();  // the campaign ends after so many
   int shrink = 3;  // failing seeds that are cut to small programs
   std::optional<uint64_t> print, shrink_seed;
 };

@@ -1,5 +1,6 @@
 // heddle-fuzz-programs: random programs from the registry, on every reader, against the reference.
 //   --count N --seed S --seconds S --jobs N --device NAME ... --readers N (drawn for each; 0: all)
+//   --limit S (seconds for one program) --failures N (the campaign ends after so many)
 //   --coverage (list what was made) --print SEED --shrink SEED --no-shrink
 // Each job is a process of its own: a crash or a program that takes longer than 10 s is a failure
 // of its seed, and the job goes on with the next. Failing seeds are printed, the first few are cut
@@ -48,6 +49,8 @@ bool parse(int argc, char** argv, CampaignOptions& o) {
       o.readers = number;
     } else if (arg == "--limit" && number > 0) {
       o.limit = static_cast<unsigned>(number);
+    } else if (arg == "--failures") {
+      o.failures = number;
     } else if (arg == "--print") {
       o.print = number;
     } else if (arg == "--shrink") {
@@ -65,10 +68,11 @@ bool parse(int argc, char** argv, CampaignOptions& o) {
 int main(int argc, char** argv) {
   CampaignOptions o;
   if (!parse(argc, argv, o)) {
-    std::fprintf(stderr,
-                 "usage: heddle-fuzz-programs [--count N] [--seed S] [--seconds S] [--jobs N] "
-                 "[--device NAME]... [--readers N] [--limit S] [--coverage] [--no-shrink] "
-                 "[--print SEED] [--shrink SEED]\n");
+    std::fprintf(
+        stderr,
+        "usage: heddle-fuzz-programs [--count N] [--seed S] [--seconds S] [--jobs N] "
+        "[--device NAME]... [--readers N] [--limit S] [--failures N] [--coverage] [--no-shrink] "
+        "[--print SEED] [--shrink SEED]\n");
     return 2;
   }
   // Kernels of random programs never come again.

@@ -496,9 +496,10 @@ void LoopBuilder::advance(Sequence& s, RegionId id, const std::vector<BufferId>&
   std::vector<size_t> moving;
   std::vector<BufferId> next;
   for (size_t k = 0; k < carried.size(); ++k) {
-    auto it = std::find(r.arguments.begin(), r.arguments.end(), r.results[k]);
-    if (it != r.arguments.end() &&
-        arguments[static_cast<size_t>(it - r.arguments.begin())] == carried[k].now)
+    // Arguments beyond the bound ones are rows, which have no buffer of their own.
+    auto bound = r.arguments.begin() + static_cast<int64_t>(arguments.size());
+    auto it = std::find(r.arguments.begin(), bound, r.results[k]);
+    if (it != bound && arguments[static_cast<size_t>(it - r.arguments.begin())] == carried[k].now)
       continue;
     moving.push_back(k);
   }

@@ -53,6 +53,18 @@ TEST(Control, ScalarLoopHasNoBarrier) {
   EXPECT_EQ(c.text.find("barrier"), std::string::npos) << c.text;
 }
 
+// A row of what is scanned is the next carried value, as it is.
+TEST(Control, ARowIsCarriedOn) {
+  for (int64_t rows : {1, 2, 5}) {
+    Case c;
+    Tensor x = c.feed(f32, {3}), xs = c.feed(f32, {rows, 3});
+    ScanResult r = scan({x}, {xs}, [](const Tensors& v, const Tensors& row) {
+      return ScanResult{{row[0]}, {v[0] * 0.5}};
+    });
+    EXPECT_EQ(c.check({r.carried[0], r.stacked[0]}), 1);
+  }
+}
+
 TEST(Control, JacobiUntilTolerance) {
   target::DeviceDescription device;
   device.shared_memory = 1 << 16;

@@ -21,6 +21,8 @@ struct CampaignOptions {
   uint64_t failures = std::numeric_limits<uint64_t>::max();  // the campaign ends after so many
   int shrink = 3;  // failing seeds that are cut to small programs
   std::optional<uint64_t> print, shrink_seed;
+  std::string corpus;  // folder of saved programs that run in place of random ones
+  std::string save;    // folder that gets what failing seeds were cut to
 };
 
 int run_campaign(const CampaignOptions& options);

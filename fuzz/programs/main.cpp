@@ -2,6 +2,7 @@
 //   --count N --seed S --seconds S --jobs N --device NAME ... --readers N (drawn for each; 0: all)
 //   --limit S (seconds for one program) --failures N (the campaign ends after so many)
 //   --coverage (list what was made) --print SEED --shrink SEED --no-shrink
+//   --corpus FOLDER (saved programs in place of random ones) --save FOLDER (gets cut programs)
 // Each job is a process of its own: a crash or a program that takes longer than 10 s is a failure
 // of its seed, and the job goes on with the next. Failing seeds are printed, the first few are cut
 // to the smallest program that fails alike. Exit code 1 if one failed.
@@ -34,6 +35,10 @@ bool parse(int argc, char** argv, CampaignOptions& o) {
     bool is_number = end != value && *end == '\0';
     if (arg == "--device") {
       o.devices.emplace_back(value);
+      continue;
+    }
+    if (arg == "--corpus" || arg == "--save") {
+      (arg == "--corpus" ? o.corpus : o.save) = value;
       continue;
     }
     if (!is_number) return false;
@@ -72,12 +77,17 @@ int main(int argc, char** argv) {
         stderr,
         "usage: heddle-fuzz-programs [--count N] [--seed S] [--seconds S] [--jobs N] "
         "[--device NAME]... [--readers N] [--limit S] [--failures N] [--coverage] [--no-shrink] "
-        "[--print SEED] [--shrink SEED]\n");
+        "[--print SEED] [--shrink SEED] [--corpus FOLDER] [--save FOLDER]\n");
     return 2;
   }
   // Kernels of random programs never come again.
   setenv("HEDDLE_CACHE_DIR", "", 1);
-  if (o.print) return heddle::test::print_program(o);
-  if (o.shrink_seed) return heddle::test::shrink_seed(o, *o.shrink_seed);
-  return heddle::test::run_campaign(o);
+  try {
+    if (o.print) return heddle::test::print_program(o);
+    if (o.shrink_seed) return heddle::test::shrink_seed(o, *o.shrink_seed);
+    return heddle::test::run_campaign(o);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heddle-fuzz-programs: %s\n", error.what());
+    return 2;
+  }
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 
 #include <sys/wait.h>
@@ -30,7 +31,7 @@ std::string kind_of(const std::string& failure) {
 class Shrinker {
  public:
   Shrinker(const CampaignOptions& o, uint64_t seed)
-      : readers_(chosen_readers(o, seed)), seed_(seed), limit_(o.limit) {
+      : readers_(chosen_readers(o, seed)), seed_(seed), limit_(o.limit), save_(o.save) {
     Tape tape(seed);
     random_program(tape);
     best_ = tape.choices();
@@ -162,11 +163,17 @@ class Shrinker {
                 static_cast<unsigned long long>(seed_), p.operations, last_.reader.c_str(),
                 last_.text.c_str(), program_text(p).c_str(), program_code(p).c_str());
     std::fflush(stdout);
+    if (save_.empty()) return;
+    std::string file = save_ + "/seed-" + std::to_string(seed_) + ".txt";
+    std::ofstream out(file);
+    out << "// " << last_.reader << ": " << last_.text << "\n" << program_text(p);
+    if (!out.flush()) std::fprintf(stderr, "%s cannot be written\n", file.c_str());
   }
 
   std::vector<Reader> readers_;
   uint64_t seed_;
   unsigned limit_;
+  std::string save_;
   std::vector<uint32_t> best_;
   std::string kind_;
   Said last_;

@@ -1,4 +1,4 @@
-# cmake --install: headers, libraries, the tool, and a package config for find_package(heddle CONFIG).
+# cmake --install: headers, libraries, the tool, and package configs for find_package(heddle CONFIG) and pkg-config.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -20,4 +20,6 @@ configure_package_config_file(cmake/heddleConfig.cmake.in "${PROJECT_BINARY_DIR}
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/heddleConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/heddleConfig.cmake" "${PROJECT_BINARY_DIR}/heddleConfigVersion.cmake"
         DESTINATION ${package_dir})
+configure_file(cmake/heddle.pc.in "${PROJECT_BINARY_DIR}/heddle.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/heddle.pc" DESTINATION lib/pkgconfig)
 install(FILES LICENSE NOTICE DESTINATION share/doc/heddle)

@@ -143,14 +143,17 @@ function(heddle_precompile target)
   endif()
 endfunction()
 
-# The compiler cache identifies a precompiled header by this file: equal in every checkout, unlike the .gch itself.
+# The compiler cache identifies a precompiled header by this file: what decides what is in it, equal in every checkout,
+# unlike the .gch itself.
 function(heddle_pch_sum owner)
   get_target_property(folder ${owner} BINARY_DIR)
-  set(all "${owner} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} ${HEDDLE_SANITIZE}")
-  foreach(file IN ITEMS pch.h HeddleLayer.cmake HeddleOptions.cmake)
-    file(SHA256 "${PROJECT_SOURCE_DIR}/cmake/${file}" digest)
-    string(APPEND all " ${digest}")
-  endforeach()
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  get_directory_property(options COMPILE_OPTIONS)
+  get_directory_property(definitions COMPILE_DEFINITIONS)
+  string(REPLACE "${PROJECT_SOURCE_DIR}" "" options "${options}")
+  file(SHA256 "${PROJECT_SOURCE_DIR}/cmake/pch.h" digest)
+  set(all "${owner} ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_STANDARD} ${CMAKE_CXX_FLAGS}")
+  string(APPEND all " ${CMAKE_CXX_FLAGS_${type}} ${options} ${definitions} ${digest}")
   string(SHA256 digest "${all}")
   file(WRITE "${folder}/CMakeFiles/${owner}.dir/cmake_pch.hxx.gch.sum" "${digest}\n")
 endfunction()
@@ -162,12 +165,16 @@ function(heddle_build_info)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h" "${PROJECT_SOURCE_DIR}/src/*.h"
        "${PROJECT_SOURCE_DIR}/src/backend/cpu/*.cpp")
   set(out "${HEDDLE_INC}/generated/generated/build_info.h")
-  string(REPLACE ";" "\n" listing "${headers}")
+  # Relative names: what letters the path of the checkout has does not matter.
+  file(GLOB_RECURSE names RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include/*.h" "${PROJECT_SOURCE_DIR}/src/*.h"
+       "${PROJECT_SOURCE_DIR}/src/backend/cpu/*.cpp")
+  string(REPLACE ";" "\n" listing "${names}")
   file(WRITE "${PROJECT_BINARY_DIR}/headers.txt.new" "${listing}\n")
   file(COPY_FILE "${PROJECT_BINARY_DIR}/headers.txt.new" "${PROJECT_BINARY_DIR}/headers.txt" ONLY_IF_DIFFERENT)
   add_custom_command(
     OUTPUT "${out}"
-    COMMAND ${CMAKE_COMMAND} -DLIST=${PROJECT_BINARY_DIR}/headers.txt -DOUT=${out} -DVERSION=${PROJECT_VERSION}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -DLIST=${PROJECT_BINARY_DIR}/headers.txt -DOUT=${out}
+            -DVERSION=${PROJECT_VERSION}
             "-DFLAGS=${CMAKE_CXX_COMPILER_ID}-${CMAKE_CXX_COMPILER_VERSION}-${CMAKE_BUILD_TYPE}-${HEDDLE_SANITIZE}"
             -P "${PROJECT_SOURCE_DIR}/cmake/build_info.cmake"
     DEPENDS ${headers} "${PROJECT_BINARY_DIR}/headers.txt" "${PROJECT_SOURCE_DIR}/cmake/build_info.cmake"

@@ -1,10 +1,12 @@
-# Language level, warnings, optimisation, sanitizers, compiler cache, linker, output folders.
+# Language level, warnings, optimisation, sanitizers, compiler cache, linker, output folders. All of it holds for Heddle's own
+# folders only: a project that has Heddle as a subproject keeps its own, and its flags of the build types hold for Heddle too.
 include_guard(GLOBAL)
-include(CheckCXXCompilerFlag)
 include(CheckLinkerFlag)
 
 option(HEDDLE_WERROR "Treat warnings as errors" OFF)
-option(HEDDLE_TESTS "Build tests, fuzzers and benchmarks" ON)
+option(HEDDLE_TESTS "Build tests, fuzzers and benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(HEDDLE_CLI "Build the command-line tool" ${PROJECT_IS_TOP_LEVEL})
+option(HEDDLE_INSTALL "Make rules for cmake --install" ${PROJECT_IS_TOP_LEVEL})
 option(HEDDLE_CPU "Build the CPU backend (LLVM, oneDNN)" ON)
 option(HEDDLE_CUDA "Build the CUDA backend (headers only, libraries are loaded at run time)" ON)
 option(HEDDLE_PCH "Precompile the standard headers" ON)
@@ -17,7 +19,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # -fPIC everywhere, executables too: one precompiled header then serves all targets.
 set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
-add_compile_options(-fPIC -Winvalid-pch)
+add_compile_options(-fPIC)
 
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
@@ -25,20 +27,28 @@ set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
 set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib")
 
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Dev)
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Dev)
+  endif()
+  # Fast compiles, usable backtraces; the library's own checks (an element of an empty vector, ...) stand in everything that
+  # tests run.
+  set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -D_GLIBCXX_ASSERTIONS")
+  set(CMAKE_C_FLAGS_DEV "-O1 -g1")
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 endif()
-# The library's own checks (an element of an empty vector, ...) stand in everything that tests run.
-set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -D_GLIBCXX_ASSERTIONS" CACHE STRING "Fast compiles, usable backtraces" FORCE)
-set(CMAKE_C_FLAGS_DEV "-O1 -g1" CACHE STRING "" FORCE)
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -fno-semantic-interposition" CACHE STRING "" FORCE)
+add_compile_options($<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:-fno-semantic-interposition>)
 
 # Bits are part of the contract: nothing is contracted or reassociated unless a kernel says so.
 add_compile_options(-ffp-contract=off -fno-fast-math)
-add_compile_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers -Wno-restrict -Wno-dangling-else)
+add_compile_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers -Wno-dangling-else)
 if(HEDDLE_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Flow-sensitive warnings have false positives in g++ 12's own headers: shown, not fatal.
-  add_compile_options(-Werror -Wno-error=invalid-pch -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
+  add_compile_options(-Winvalid-pch -Wno-restrict)
+  add_compile_options(-Wno-error=invalid-pch -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
                       -Wno-error=stringop-overread -Wno-error=free-nonheap-object)
 endif()
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
@@ -71,7 +81,7 @@ add_compile_options(-ffunction-sections)
 
 # Compiler cache, shared by several checkouts: paths below the source folder are made relative.
 find_program(HEDDLE_CCACHE ccache)
-if(HEDDLE_CCACHE)
+if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(launcher "${CMAKE_COMMAND};-E;env;CCACHE_BASEDIR=${PROJECT_SOURCE_DIR};CCACHE_NOHASHDIR=1"
       "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
       "CCACHE_PCH_EXTSUM=1;${HEDDLE_CCACHE}")

@@ -1,9 +1,9 @@
-# Writes OUT from the headers listed in LIST; leaves it alone if nothing changed.
+# Writes OUT from the headers below ROOT listed in LIST; leaves it alone if nothing changed.
 file(STRINGS "${LIST}" headers)
 set(all "${FLAGS}")
 foreach(header IN LISTS headers)
-  if(EXISTS "${header}")
-    file(SHA256 "${header}" digest)
+  if(EXISTS "${ROOT}/${header}")
+    file(SHA256 "${ROOT}/${header}" digest)
     string(APPEND all "${digest}")
   endif()
 endforeach()

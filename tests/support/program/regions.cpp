@@ -234,6 +234,9 @@ void ProgramGenerator::variable_step() {
     Operation o = assign(v, next);
     out_.effects.push_back(o);
     out_.has_variables = true;
+    for (const char* op : {"variable in ", "read in ", "assign in "})
+      out_.coverage.push_back(op + region_);
+    out_.coverage.push_back("assign of " + std::string(name(like.dtype())));
     if (tape_.chance(50)) {
       pool_.push_back(
           with_dependencies({o}, std::function<Tensor()>([&] { return read_variable(v); })));

@@ -47,6 +47,7 @@ void Builder::run() {
     }
   };
   visit(visit, ir::kTopRegion);
+  find_direct_uses();
 
   set_signature(*graph_, plan_);
   for (const SymbolRef& s : plan_.symbols) known_symbols_.insert(s->id);

@@ -4,6 +4,7 @@
 #include "loop/schedule.h"
 #include "ops/control_ops.h"
 #include "plan/claims.h"
+#include "plan/item_uses.h"
 #include "plan/plan.h"
 
 #include <map>
@@ -47,8 +48,8 @@ class Builder {
   void emit_variable(ir::OpId op, std::vector<Step>& out);
   void emit_read(ir::OpId op, std::vector<Step>& out);
   void emit_assign(ir::OpId op, std::vector<Step>& out);
-  bool writes(const loop::Item& item, int64_t variable) const;
   int64_t variable_id(ir::OpId access) const;
+  void find_direct_uses();
   bool read_may_alias(ir::OpId read);
   void assign_in_place(const std::set<ir::ValueId>& made);
   bool may_assign_in_place(size_t assign, const std::set<ir::ValueId>& made);
@@ -82,16 +83,18 @@ class Builder {
   const loop::BoundKernel* fused(ir::OpId op);
   std::set<ir::ValueId> produced(const loop::RegionSchedule& schedule);
 
-  // A region while it is emitted: which values each item reads.
+  // A region while it is emitted.
   struct RegionContext {
     const loop::RegionSchedule* schedule = nullptr;
-    std::vector<std::set<ir::ValueId>> reads;  // by item, resolved
-    std::set<ir::ValueId> results;             // resolved
-    size_t at = 0;                             // the item that is being emitted
-    size_t last_use(ir::ValueId value) const;  // of items; 0 where there is none
+    ItemUses uses;
+    size_t at = 0;  // the item that is being emitted
   };
   RegionContext make_context(const loop::RegionSchedule& schedule, ir::RegionId region);
-  std::set<ir::ValueId> reads_of(const loop::Item& item) const;
+  void add_uses(size_t at, const loop::Item& item, ItemUses& uses) const;
+  template <class F>
+  void each_read(const loop::Item& item, const F& f) const;
+  template <class F>
+  void each_argument(const loop::BoundKernel& bound, ir::BufferRole role, const F& f) const;
 
   // finishing (builder_finish.cpp)
   void finish();
@@ -115,7 +118,8 @@ class Builder {
   std::vector<SlotId> slot_of_value_;
   std::map<ir::ValueId, ir::ValueId> alias_;
   std::map<int64_t, uint32_t> variable_by_id_;
-  std::set<int64_t> written_;  // variables with an assign anywhere
+  std::set<int64_t> written_;        // variables with an assign anywhere
+  std::vector<bool> used_directly_;  // by value: other than by the reads and assigns of a variable
   struct Frame {
     uint32_t loop;
     std::set<SlotId> touched;

@@ -1,75 +1,75 @@
 // Variables: reads that need no copy, and assigns whose value is computed in place.
 #include "plan/builder.h"
 
-#include <algorithm>
-
 namespace heddle::plan {
 
 using ops::Role;
+
+// Calls f(buffer, resolved value) for the kernel's arguments of this role.
+template <class F>
+void Builder::each_argument(const loop::BoundKernel& bound, ir::BufferRole role, const F& f) const {
+  std::vector<ir::BufferId> buffers = argument_buffers(bound.kernel);
+  for (size_t k = 0; k < buffers.size(); ++k) {
+    if (bound.bindings[k] != ir::kNone && bound.kernel.buffers[buffers[k]].role == role)
+      f(buffers[k], resolve(bound.bindings[k]));
+  }
+}
 
 int64_t Builder::variable_id(ir::OpId access) const {
   return graph_->op(ops::variable_of(*graph_, access)).attrs.get<int64_t>("id");
 }
 
-std::set<ir::ValueId> Builder::reads_of(const loop::Item& item) const {
-  std::set<ir::ValueId> reads;
-  auto add = [&](const std::vector<ir::ValueId>& values) {
+template <class F>
+void Builder::each_read(const loop::Item& item, const F& f) const {
+  auto each = [&](const std::vector<ir::ValueId>& values) {
     for (ir::ValueId v : values) {
-      if (v != ir::kNone) reads.insert(resolve(v));
+      if (v != ir::kNone) f(resolve(v));
     }
   };
+  if (const auto* bound = std::get_if<loop::BoundKernel>(&item)) return each(bound->bindings);
+  ir::OpId id = std::get<ir::OpId>(item);
+  if (auto claimed = claimed_by_.find(id); claimed != claimed_by_.end())
+    return each(claims_.at(claimed->second).offer.inputs);
+  each(graph_->op(id).operands);
+  for (ir::RegionId region : graph_->op(id).regions) each(graph_->captures(region));
+}
+
+void Builder::add_uses(size_t at, const loop::Item& item, ItemUses& uses) const {
+  each_read(item, [&](ir::ValueId v) { uses.use(at, v); });
   if (const auto* bound = std::get_if<loop::BoundKernel>(&item)) {
-    add(bound->bindings);
-    return reads;
+    each_argument(*bound, ir::BufferRole::output,
+                  [&](ir::BufferId, ir::ValueId v) { uses.make(at, v); });
+    return;
   }
   ir::OpId id = std::get<ir::OpId>(item);
-  if (auto claimed = claimed_by_.find(id); claimed != claimed_by_.end()) {
-    add(claims_.at(claimed->second).offer.inputs);
-    return reads;
-  }
-  add(graph_->op(id).operands);
-  for (ir::RegionId region : graph_->op(id).regions) add(graph_->captures(region));
-  return reads;
+  if (ops::role_of(graph_->op(id)) == Role::read)
+    uses.read(at, variable_id(id), resolve(graph_->op(id).results[0]));
+  auto add_writes = [&](auto&& self, ir::OpId op) -> void {
+    if (ops::role_of(graph_->op(op)) == Role::assign) uses.write(at, variable_id(op));
+    for (ir::RegionId region : graph_->op(op).regions) {
+      for (ir::OpId inner : graph_->region(region).ops) self(self, inner);
+    }
+  };
+  add_writes(add_writes, id);
 }
 
 Builder::RegionContext Builder::make_context(const loop::RegionSchedule& schedule,
                                              ir::RegionId region) {
   RegionContext context;
   context.schedule = &schedule;
-  for (const loop::Item& item : schedule.items) context.reads.push_back(reads_of(item));
-  for (ir::ValueId v : graph_->region(region).results) context.results.insert(resolve(v));
+  for (size_t i = 0; i < schedule.items.size(); ++i) add_uses(i, schedule.items[i], context.uses);
+  std::vector<ir::ValueId> results;
+  for (ir::ValueId v : graph_->region(region).results) results.push_back(resolve(v));
+  context.uses.finish(results);
   return context;
 }
 
-size_t Builder::RegionContext::last_use(ir::ValueId value) const {
-  for (size_t i = reads.size(); i-- > 0;) {
-    if (reads[i].contains(value)) return i;
-  }
-  return 0;
-}
-
-bool Builder::writes(const loop::Item& item, int64_t variable) const {
-  const auto* id = std::get_if<ir::OpId>(&item);
-  if (id == nullptr) return false;
-  auto inside = [&](auto&& self, ir::OpId op) -> bool {
-    if (ops::role_of(graph_->op(op)) == Role::assign && variable_id(op) == variable) return true;
-    for (ir::RegionId region : graph_->op(op).regions) {
-      const std::vector<ir::OpId>& ops = graph_->region(region).ops;
-      if (std::any_of(ops.begin(), ops.end(), [&](ir::OpId o) { return self(self, o); }))
-        return true;
-    }
-    return false;
+// A read names its variable, and an assign too: neither uses the state at the start.
+void Builder::find_direct_uses() {
+  used_directly_.assign(graph_->value_count(), false);
+  auto use = [&](ir::ValueId v) {
+    if (v != ir::kNone) used_directly_[v] = true;
   };
-  return inside(inside, *id);
-}
-
-void Builder::emit_variable(ir::OpId id, std::vector<Step>& out) {
-  const ir::Op& op = graph_->op(id);
-  SlotId state = plan_.variables[variable_index(id)].slot;
-  SlotId& slot = slot_of_value_[op.results[0]];
-  // The result is the state at the start: a copy where something changes it.
-  bool used_directly = false;
-  auto use = [&](ir::ValueId v) { used_directly |= v == op.results[0]; };
   for (size_t i = 0; i < graph_->op_count(); ++i) {
     const ir::Op& user = graph_->op(static_cast<ir::OpId>(i));
     Role role = ops::role_of(user);
@@ -80,7 +80,14 @@ void Builder::emit_variable(ir::OpId id, std::vector<Step>& out) {
   for (size_t r = 0; r < graph_->region_count(); ++r) {
     for (ir::ValueId v : graph_->region(static_cast<ir::RegionId>(r)).results) use(v);
   }
-  if (!used_directly || !written_.contains(op.attrs.get<int64_t>("id"))) {
+}
+
+void Builder::emit_variable(ir::OpId id, std::vector<Step>& out) {
+  const ir::Op& op = graph_->op(id);
+  SlotId state = plan_.variables[variable_index(id)].slot;
+  SlotId& slot = slot_of_value_[op.results[0]];
+  // The result is the state at the start: a copy where something changes it.
+  if (!used_directly_[op.results[0]] || !written_.contains(op.attrs.get<int64_t>("id"))) {
     slot = state;
     return;
   }
@@ -94,16 +101,13 @@ bool Builder::read_may_alias(ir::OpId read) {
   int64_t variable = variable_id(read);
   if (!written_.contains(variable)) return true;
   const RegionContext& context = contexts_.back();
-  ir::ValueId value = graph_->op(read).results[0];
-  if (context.results.contains(resolve(value))) return false;
-  const std::vector<loop::Item>& items = context.schedule->items;
-  for (size_t i = context.at + 1; i < items.size(); ++i) {
-    if (!writes(items[i], variable)) continue;
-    // An assign reads its operand before it writes.
-    bool plain = graph_->op(std::get<ir::OpId>(items[i])).regions.empty();
-    return context.last_use(value) < i + (plain ? 1 : 0);
-  }
-  return true;
+  size_t last = context.uses.last_use(resolve(graph_->op(read).results[0]));
+  if (last == ItemUses::kNever) return false;
+  size_t write = context.uses.next_write(context.at, variable);
+  if (write == ItemUses::kNever) return true;
+  // An assign reads its operand before it writes.
+  bool plain = graph_->op(std::get<ir::OpId>(context.schedule->items[write])).regions.empty();
+  return last < write + (plain ? 1 : 0);
 }
 
 void Builder::emit_read(ir::OpId id, std::vector<Step>& out) {
@@ -121,51 +125,33 @@ void Builder::emit_read(ir::OpId id, std::vector<Step>& out) {
 // state from there on, and the kernel reads it at most at the element that it stores.
 bool Builder::may_assign_in_place(size_t assign, const std::set<ir::ValueId>& made) {
   const RegionContext& context = contexts_.back();
-  const std::vector<loop::Item>& items = context.schedule->items;
-  ir::OpId id = std::get<ir::OpId>(items[assign]);
+  const ItemUses& uses = context.uses;
+  ir::OpId id = std::get<ir::OpId>(context.schedule->items[assign]);
   int64_t variable = variable_id(id);
   ir::ValueId value = resolve(graph_->op(id).operands[1]);
-  if (!made.contains(value) || slot_of_value_[value] != kNone || context.results.contains(value))
+  size_t last = uses.last_use(value);
+  if (!made.contains(value) || slot_of_value_[value] != kNone || last == ItemUses::kNever)
     return false;
+  std::optional<size_t> producer = uses.producer(value);
+  if (!producer || *producer > assign) return false;
+  if (uses.next_write(*producer, variable) < assign || uses.next_read(*producer, variable) < assign)
+    return false;
+  // The new state must last as long as the value is used.
+  size_t next = uses.next_write(assign, variable);
+  if (next != ItemUses::kNever && last >= next) return false;
+  size_t last_of_old = uses.last_use_of_reads_before(*producer, variable);
+  if (last_of_old != *producer) return last_of_old < *producer;
 
-  auto binding = [&](const loop::BoundKernel& bound, ir::ValueId v,
-                     ir::BufferRole role) -> std::optional<ir::BufferId> {
-    std::vector<ir::BufferId> buffers = argument_buffers(bound.kernel);
-    for (size_t k = 0; k < buffers.size(); ++k) {
-      bool same = bound.bindings[k] != ir::kNone && resolve(bound.bindings[k]) == v;
-      if (same && bound.kernel.buffers[buffers[k]].role == role) return buffers[k];
-    }
-    return std::nullopt;
-  };
-  size_t producer = items.size();
+  const auto& bound = std::get<loop::BoundKernel>(context.schedule->items[*producer]);
   std::optional<ir::BufferId> to;
-  for (size_t i = 0; i < assign && !to; ++i) {
-    if (const auto* bound = std::get_if<loop::BoundKernel>(&items[i])) {
-      to = binding(*bound, value, ir::BufferRole::output);
-      producer = i;
-    }
-  }
-  if (!to) return false;
-  const auto& kernel = std::get<loop::BoundKernel>(items[producer]);
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (i > producer && i != assign && writes(items[i], variable)) {
-      // The new state must last as long as the value is used.
-      if (i < assign || context.last_use(value) >= i) return false;
-    }
-    const auto* op = std::get_if<ir::OpId>(&items[i]);
-    if (op == nullptr || ops::role_of(graph_->op(*op)) != Role::read ||
-        variable_id(*op) != variable)
-      continue;
-    if (i > producer && i < assign) return false;
-    if (i > assign) continue;
-    ir::ValueId old = resolve(graph_->op(*op).results[0]);
-    size_t last = context.last_use(old);
-    if (last > producer || context.results.contains(old)) return false;
-    if (last < producer) continue;
-    std::optional<ir::BufferId> from = binding(kernel, old, ir::BufferRole::input);
-    if (!from || !may_share(kernel.kernel, *from, *to)) return false;
-  }
-  return true;
+  each_argument(bound, ir::BufferRole::output, [&](ir::BufferId buffer, ir::ValueId v) {
+    if (v == value && !to) to = buffer;
+  });
+  bool share = true;
+  each_argument(bound, ir::BufferRole::input, [&](ir::BufferId buffer, ir::ValueId v) {
+    if (uses.is_read_of(v, variable)) share = share && may_share(bound.kernel, buffer, *to);
+  });
+  return share;
 }
 
 void Builder::assign_in_place(const std::set<ir::ValueId>& made) {

@@ -199,6 +199,41 @@ TEST(Plan, ReadsKeepTheOldState) {
             (Values{13, 11, 12}));
 }
 
+// Each assign of several to one variable sees the state that the one before left; what was read in
+// between stays as it was.
+TEST(Plan, AssignsOneAfterAnother) {
+  for (int n : {1, 2, 5}) {
+    hd::Graph graph;
+    hd::Tensor v = graph.variable(array({3}, {1, 2, 3}), "v");
+    hd::Tensor g = graph.placeholder(hd::f32, {3}, "g");
+    std::vector<hd::Operation> steps;
+    std::vector<hd::Tensor> states;
+    Values expected{1, 2, 3};
+    std::vector<Values> expected_states;
+    for (int k = 0; k < n; ++k) {
+      std::vector<hd::Operation> before(steps);
+      states.push_back(hd::with_dependencies(before, [&] {
+        hd::Tensor old = hd::read_variable(v);
+        steps.push_back(hd::assign(v, old * 0.5 + g));
+        return old;
+      }));
+      expected_states.push_back(expected);
+      for (size_t i = 0; i < 3; ++i) expected[i] = expected[i] * 0.5f + 8.0f * (i + 1);
+    }
+    hd::Executable e =
+        graph.compile({.feeds = {g}, .targets = states, .operations = steps}, interpreter());
+    std::vector<hd::Array> out = e.run({array({3}, {8, 16, 24})});
+    for (int k = 0; k < n; ++k)
+      EXPECT_EQ(out[k].to_vector<float>(), expected_states[k]) << k << "\n" << e.describe();
+    EXPECT_EQ(graph.run({}, {hd::read_variable(v)}, {}, interpreter())[0].to_vector<float>(),
+              expected);
+    // Where nobody asks for the old states, all is done in the variable.
+    hd::Executable in_place =
+        graph.compile({.feeds = {g}, .targets = {}, .operations = steps}, interpreter());
+    EXPECT_EQ(copies(in_place), 0) << in_place.describe();
+  }
+}
+
 TEST(Plan, EqualKernelsCompileOnce) {
   hd::Graph graph;
   hd::Tensor x = graph.placeholder(hd::f32, {77}, "x");

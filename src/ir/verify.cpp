@@ -16,6 +16,35 @@ struct Broken {
   std::string text;
 };
 
+// What a rule is about. It becomes text only where the rule is broken: texts of all that holds
+// would cost more than the rules.
+struct Subject {
+  const char* part = nullptr;   // "operand", "result"
+  std::optional<size_t> index;  // of the part
+  std::string_view attr;
+  RegionId region = kNone;  // where it is no operation
+  OpId op = kNone;
+  std::string_view name = {};  // of the operation
+
+  Subject result(size_t i) const { return {"result", i, {}, region, op, name}; }
+  Subject operand() const { return {"an operand", std::nullopt, {}, region, op, name}; }
+  Subject attribute(std::string_view a) const {
+    return {nullptr, std::nullopt, a, region, op, name};
+  }
+
+  friend std::ostream& operator<<(std::ostream& out, const Subject& s) {
+    if (s.op == kNone) {
+      out << "region " << s.region;
+    } else {
+      out << "operation " << s.op << " (" << s.name << ")";
+    }
+    if (s.part != nullptr) out << (s.index ? ", " : ": ") << s.part;
+    if (s.index) out << " " << *s.index;
+    if (!s.attr.empty()) out << ", " << s.attr;
+    return out;
+  }
+};
+
 class Verifier {
  public:
   explicit Verifier(const Graph& graph)
@@ -40,10 +69,10 @@ class Verifier {
     require(depth <= kMaxRegionDepth, "region ", id, ": nested too deep, or in itself");
     const Region& r = graph_.region(id);
     for (size_t i = 0; i < r.arguments.size(); ++i) {
-      define(r.arguments[i], kNone, i, id, cat("region ", id, ", argument ", i));
+      define(r.arguments[i], kNone, i, id, {"argument", i, {}, id});
     }
     for (OpId op_id : r.ops) op(op_id, id, depth);
-    for (ValueId v : r.results) use(v, cat("region ", id, ": a result"));
+    for (ValueId v : r.results) use(v, {"a result", std::nullopt, {}, id});
     // What a closed region defined is out of sight.
     for (ValueId v : r.arguments) defined_[v] = id == kTopRegion;
     for (OpId op_id : r.ops) {
@@ -52,7 +81,7 @@ class Verifier {
     }
   }
 
-  void define(ValueId v, OpId op, size_t index, RegionId region, const std::string& what) {
+  void define(ValueId v, OpId op, size_t index, RegionId region, const Subject& what) {
     require(v < graph_.value_count(), what, ": value ", v, " does not exist");
     const Value& value = graph_.value(v);
     require(value.op == op && value.index == index && value.region == region, what, ": value ", v,
@@ -68,16 +97,16 @@ class Verifier {
     defined_[v] = true;
   }
 
-  static void check_type(const Type& type, const std::string& what) {
+  static void check_type(const Type& type, const Subject& what) {
     require(static_cast<int>(type.dtype) < kDTypeCount, what, ": unknown dtype");
     require(type.rank() <= kMaxRank, what, ": rank ", type.rank());
     if (!type.shape) return;
     for (const Expr& extent : *type.shape) {
-      require(extent.upper() >= 0, what, ": negative extent in ", to_string(type));
+      if (extent.upper() < 0) throw Broken{cat(what, ": negative extent in ", to_string(type))};
     }
   }
 
-  void use(ValueId v, const std::string& what) {
+  void use(ValueId v, const Subject& what) {
     require(v < graph_.value_count(), what, ": value ", v, " does not exist");
     require(defined_[v], what, ": value ", v,
             " is used before its definition or outside its region");
@@ -87,15 +116,16 @@ class Verifier {
     require(id < graph_.op_count(), "region ", parent, ": operation ", id, " does not exist");
     const Op& op = graph_.op(id);
     require(op.def != nullptr, "operation ", id, " has no definition");
-    std::string what = cat("operation ", id, " (", op.name, ")");
+    Subject what;
+    what.op = id, what.name = op.name;
     require(!done_[id], what, " occurs twice");
     require(op.parent == parent, what, ": its parent is another region");
-    for (ValueId v : op.operands) use(v, what + ": an operand");
+    for (ValueId v : op.operands) use(v, what.operand());
     for (OpId before : op.after) {
       require(before < graph_.op_count() && done_[before], what,
               ": waits for an operation that is not before it");
     }
-    for (const auto& [name, value] : op.attrs.items()) attr(value, what + ", " + name);
+    for (const auto& [name, value] : op.attrs.items()) attr(value, what.attribute(name));
     for (RegionId r : op.regions) {
       require(r < graph_.region_count() && r != kTopRegion, what, ": region ", r,
               " does not exist");
@@ -105,12 +135,12 @@ class Verifier {
     }
     types(op, what);
     for (size_t i = 0; i < op.results.size(); ++i) {
-      define(op.results[i], id, i, parent, cat(what, ", result ", i));
+      define(op.results[i], id, i, parent, what.result(i));
     }
     done_[id] = true;
   }
 
-  static void attr(const Attr& value, const std::string& what) {
+  static void attr(const Attr& value, const Subject& what) {
     const auto* literal = std::get_if<LiteralRef>(&value);
     if (literal == nullptr) return;
     require(*literal != nullptr, what, ": no data");
@@ -122,7 +152,7 @@ class Verifier {
             ": the size of the data does not fit its shape");
   }
 
-  void types(const Op& op, const std::string& what) {
+  void types(const Op& op, const Subject& what) {
     std::vector<InferredResult> inferred;
     try {
       require(graph_.table().complete(*op.def, op.attrs) == op.attrs, what,
@@ -136,8 +166,9 @@ class Verifier {
     for (size_t i = 0; i < inferred.size(); ++i) {
       require(op.results[i] < graph_.value_count(), what, ": result ", i, " does not exist");
       const Type& stated = graph_.value(op.results[i]).type;
-      require(matches_inferred(stated, inferred[i].type, since_), what, ": result ", i, " is ",
-              to_string(stated), ", inference says ", to_string(inferred[i].type));
+      if (matches_inferred(stated, inferred[i].type, since_)) continue;
+      throw Broken{cat(what, ": result ", i, " is ", to_string(stated), ", inference says ",
+                       to_string(inferred[i].type))};
     }
   }
 

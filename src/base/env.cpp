@@ -27,7 +27,8 @@ constexpr Switch kSwitches[] = {
      "seconds that a run or a queue waits for an event before it fails; 0: for ever"},
     {"HEDDLE_BACKEND_PATH", "folder that holds the backends' shared libraries"},
     {"HEDDLE_CPU_ARCH", "x86-64-v3, x86-64-v4, x86-64: instruction set of the CPU device"},
-    {"HEDDLE_CUDA_DRIVER", "another driver library than libcuda.so.1, e.g. the tests' simulated GPU"},
+    {"HEDDLE_CUDA_DRIVER",
+     "another driver library than libcuda.so.1, e.g. the tests' simulated GPU"},
     {"HEDDLE_CUDA_OFF",
      "words of expand, pack, streaming, lookback, divide, batch: forms of code that the CUDA "
      "emitter "

@@ -13,9 +13,11 @@ namespace heddle::base {
 struct Switch {
   const char* name;
   const char* meaning;
+  std::string_view allowed = {};  // comma-separated words; empty: whoever reads it checks it
 };
 std::span<const Switch> all_switches();
-// The variable's value; InternalError for a name that is not in the table.
+// The variable's value; InternalError for a name that is not in the table. Words that are not
+// allowed, and HEDDLE_ variables of other names, are told of on stderr, once each.
 std::optional<std::string> env(std::string_view name);
 // The variable's number, if it is set and not empty. GraphError for another text or a number
 // outside of least..most.

@@ -30,9 +30,11 @@ std::filesystem::path library_folder() {
   return ignored ? std::filesystem::path(info.dli_fname).parent_path() : path.parent_path();
 }
 
-std::filesystem::path backend_folder() {
+// HEDDLE_BACKEND_PATH, where it is set.
+std::optional<std::filesystem::path> given_folder() {
   std::optional<std::string> given = base::env("HEDDLE_BACKEND_PATH");
-  return given && !given->empty() ? std::filesystem::path(*given) : library_folder();
+  if (!given || given->empty()) return std::nullopt;
+  return std::filesystem::path(*given);
 }
 
 // A backend's library, loaded at first need.
@@ -73,6 +75,9 @@ void Backend::load() {
   }
   try {
     devices = backend->devices(reports);
+  } catch (const GraphError&) {  // a switch with a value that cannot be read
+    loaded = false;
+    throw;
   } catch (const std::exception& e) {
     devices.clear();
     fail(e.what());
@@ -115,11 +120,17 @@ class Registry {
     throw UnsupportedError(missing(name));
   }
 
-  // The CPU; the interpreter where its backend is not installed. One that is there and cannot be
-  // used is an error: nobody wants to run a thousand times slower without a word.
+  // The CPU; the interpreter where its backend is not installed, beside the library as it came. One
+  // that is there and cannot be used is an error: nobody wants to run a thousand times slower
+  // without a word.
   std::shared_ptr<target::Device> host() {
     bool installed = std::any_of(backends_.begin(), backends_.end(),
                                  [](const Backend& b) { return b.name == "cpu"; });
+    if (auto folder = given_folder();
+        folder && !installed && base::env("HEDDLE_DEVICE") != "interpreter") {
+      throw UnsupportedError(base::cat("HEDDLE_BACKEND_PATH is ", folder->string(),
+                                       ", which holds no libheddle_cpu.so"));
+    }
     try {
       return find(installed ? "cpu" : "interpreter");
     } catch (const UnsupportedError&) {
@@ -150,6 +161,9 @@ class Registry {
     }
     for (const auto& d : builtin_) text += base::cat(" ", d->name(), " works;");
     text.pop_back();
+    if (auto folder = given_folder())
+      text +=
+          base::cat(" (backends are looked for in HEDDLE_BACKEND_PATH, ", folder->string(), ")");
     return text;
   }
 
@@ -179,7 +193,8 @@ Registry::Registry() {
       make_builtin("judge", "reference evaluator of whole graphs, on the host", false));
   constexpr std::string_view kPrefix = "libheddle_", kSuffix = ".so";
   std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(backend_folder(), error)) {
+  std::filesystem::path folder = given_folder().value_or(library_folder());
+  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
     std::string name = file.path().filename().string();
     if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
     Backend& b = backends_.emplace_back();

@@ -91,7 +91,7 @@ class Executor {
     std::vector<int64_t> runs(op.regions.size(), 0);
     ctx.run_region = [&](int region, const std::vector<HostTensor>& arguments) {
       auto index = static_cast<size_t>(region);
-      if (++runs.at(index) > options_.max_iterations + 1) {
+      if (runs.at(index)++ > options_.max_iterations) {
         throw DeviceError(
             cat(op.name, ": ran longer than ", options_.max_iterations, " iterations"));
       }

@@ -279,3 +279,12 @@ TEST(Text, ControlRoundTrips) {
   EXPECT_EQ(again.to_text(), g.to_text());
   EXPECT_EQ(again.structural_hash(), g.structural_hash());
 }
+
+// A counter to 2^20 and more, as on every device.
+TEST(Loops, TheJudgeHasNoLimitOfIterations) {
+  Graph g;
+  Tensor x = g.placeholder(f64, {});
+  Tensors r =
+      for_loop(1'048'579, {x}, [](const Tensor&, const Tensors& v) { return Tensors{v[0] + 1.0}; });
+  EXPECT_EQ(evaluate({{x, scalar(1)}}, r[0]).f[0], 1'048'580);
+}

@@ -1,6 +1,7 @@
 // Symbolic integers in normal form. Sums are polynomials over atoms (symbols, floordiv, mod, min,
 // max), sorted by a total order, so equality is structural. Division rules follow from x = b * (x /
 // b) + x % b with 0 <= x % b < b.
+#include "ir/describe.h"
 #include "ir/expr_node.h"
 
 #include "base/check.h"
@@ -169,7 +170,7 @@ Expr substitute(const Expr& e, const SymbolRef& symbol, const Expr& value) {
 
 int64_t evaluate(const Expr& e, const std::function<std::optional<int64_t>(const Symbol&)>& value) {
   auto overflow = [&]() -> int64_t {
-    throw GraphError("expression " + e.to_string() + ": the value does not fit 64 bits");
+    throw ir::OverflowError("expression " + e.to_string() + ": the value does not fit 64 bits");
   };
   switch (e.kind()) {
     case ExprKind::constant:

@@ -1,6 +1,7 @@
 // What compile() starts from: the part of a user's graph that computes the targets, typed by what
 // will be fed.
 #include "base/check.h"
+#include "ir/describe.h"
 #include "ir/graph.h"
 
 #include <heddle/error.h>
@@ -11,13 +12,13 @@ namespace heddle::ir {
 
 using base::cat;
 
-namespace {
-
 std::string describe(const Graph& graph, ValueId v) {
   const Value& value = graph.value(v);
   if (!value.name.empty()) return "'" + value.name + "'";
   return cat("%", v, " (", to_string(value.type), ")");
 }
+
+namespace {
 
 void bind_symbol(const SymbolRef& symbol, const Expr& value, SymbolBindings& bound,
                  const std::string& what) {
@@ -137,7 +138,10 @@ class Liveness {
 };
 
 void check_top_value(const Graph& graph, ValueId v, const char* what) {
-  if (v >= graph.value_count()) throw GraphError(cat(what, " belongs to another graph"));
+  if (v >= graph.value_count()) {
+    throw GraphError(
+        cat(what, " is tensor ", v, ", but the graph has only ", graph.value_count(), " tensors"));
+  }
   if (graph.value(v).region != kTopRegion) {
     throw GraphError(
         cat(what, " ", describe(graph, v), " belongs to a block: return it from the block"));
@@ -175,7 +179,10 @@ Extracted extract(const Graph& graph, const FeedList& feeds, const std::vector<V
     liveness.need_value(v);
   }
   for (OpId op : operations) {
-    if (op >= graph.op_count()) throw GraphError("target operation belongs to another graph");
+    if (op >= graph.op_count()) {
+      throw GraphError(cat("target operation is operation ", op, ", but the graph has only ",
+                           graph.op_count(), " operations"));
+    }
     if (graph.op(op).parent != kTopRegion) {
       throw GraphError(cat("target operation '", graph.op(op).name,
                            "' belongs to a block: make the operation that has the block a target"));

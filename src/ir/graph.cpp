@@ -1,5 +1,7 @@
 #include "ir/graph.h"
 
+#include "ir/describe.h"
+
 #include "base/check.h"
 
 #include <algorithm>
@@ -66,10 +68,11 @@ ValueId Graph::add_value(Type type, RegionId region, OpId op, size_t index) {
 void Graph::check_operands(std::string_view name, const std::vector<ValueId>& operands) const {
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i] >= values_.size()) {
-      throw GraphError(cat(name, ": argument ", i, " belongs to another graph"));
+      throw GraphError(cat(name, ": argument ", i, " is tensor ", operands[i],
+                           ", but the graph has only ", values_.size(), " tensors"));
     }
     if (!visible(operands[i], insertion_region())) {
-      throw GraphError(cat(name, ": argument ", i,
+      throw GraphError(cat(name, ": argument ", i, " ", describe(*this, operands[i]),
                            " belongs to another region: it was made inside a block that is closed, "
                            "return it from the block instead"));
     }

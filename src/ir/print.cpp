@@ -17,6 +17,7 @@
 // f32[2,s0] (type), ints[1, 2], reals[1.5], extent(s0 + 1), extents[s0, 3], data f32[2] [1.0, 2.0]
 // or data f16[2] "hex of the bytes". Comments run from // to the end of the line.
 #include "base/check.h"
+#include "ir/describe.h"
 #include "ir/graph.h"
 
 #include <bit>
@@ -132,6 +133,11 @@ class Printer {
       out_ += '\n';
     }
     return out_ + body + "}\n";
+  }
+
+  std::string number(ValueId v) {
+    collect(kTopRegion);
+    return value(v);
   }
 
  private:
@@ -333,6 +339,10 @@ class Printer {
 };
 
 }  // namespace
+
+std::string printed_number(const Graph& graph, ValueId value) {
+  return Printer(graph).number(value);
+}
 
 std::string print(const Graph& graph) { return Printer(graph).run(); }
 

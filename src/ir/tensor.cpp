@@ -11,6 +11,10 @@ namespace heddle {
 namespace {
 void require_valid(const Tensor& tensor) {
   if (!tensor.valid()) throw GraphError("an empty Tensor was used: it belongs to no graph");
+  if (tensor.id() >= tensor.graph()->value_count()) {
+    throw GraphError(base::cat("there is no tensor ", tensor.id(),
+                               " in this graph, which has only ", tensor.graph()->value_count()));
+  }
 }
 }  // namespace
 

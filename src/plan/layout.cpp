@@ -1,4 +1,5 @@
 #include "plan/layout.h"
+#include "ir/describe.h"
 
 #include "base/check.h"
 #include "base/env.h"
@@ -63,18 +64,36 @@ std::string show(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+// How a message calls a symbol: by the user's name, else by the first axis that it is the extent
+// of.
+std::string symbol_name(const Plan& plan, const Symbol& symbol) {
+  if (!symbol.name.empty()) return symbol.name;
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const Shape& shape = *plan.inputs[i].type.shape;
+    for (size_t k = 0; k < shape.size(); ++k) {
+      if (shape[k].kind() == ExprKind::symbol && shape[k].symbol()->id == symbol.id)
+        return base::cat("axis ", k, " of ", feed_name(plan, i));
+    }
+  }
+  return "an open extent";
+}
+
+std::string show_extent(const Plan& plan, const Expr& extent) {
+  return to_string(extent, [&](const Symbol& s) { return symbol_name(plan, s); });
+}
+
 [[noreturn]] void wrong_extent(const Plan& plan, size_t feed, size_t axis,
                                const std::vector<int64_t>& shape, const std::string& why) {
   throw GraphError(base::cat("run: ", feed_name(plan, feed), ": axis ", axis, " of ", show(shape),
-                             " has extent ", shape[axis], ", expected ",
-                             to_string(plan.inputs[feed].type), why));
+                             " has extent ", shape[axis], ", expected ", input_type(plan, feed),
+                             why));
 }
 
 void check_bounds(const Plan& plan, size_t feed, size_t axis, const std::vector<int64_t>& shape,
                   const Symbol& s, int64_t value) {
   if (value < s.lower || value > s.upper) {
     wrong_extent(plan, feed, axis, shape,
-                 base::cat(" with ", s.name, " in ", s.lower, "..", s.upper));
+                 base::cat(" with ", symbol_name(plan, s), " in ", s.lower, "..", s.upper));
   }
 }
 
@@ -163,6 +182,20 @@ std::string feed_name(const Plan& plan, size_t index) {
   return name.empty() ? base::cat("feed ", index) : base::cat("feed ", index, " (", name, ")");
 }
 
+std::string input_type(const Plan& plan, size_t index) {
+  const Type& type = plan.inputs[index].type;
+  std::string text(name(type.dtype));
+  text += "[";
+  for (size_t k = 0; k < type.shape->size(); ++k) {
+    const Expr& extent = (*type.shape)[k];
+    std::string shown = show_extent(plan, extent);
+    // An axis that may have any extent says nothing of itself.
+    if (shown == base::cat("axis ", k, " of ", feed_name(plan, index))) shown = "?";
+    text += (k > 0 ? "," : "") + shown;
+  }
+  return text + "]";
+}
+
 std::vector<int64_t> bind_symbols(const Plan& plan,
                                   const std::vector<std::vector<int64_t>>& shapes) {
   Values values;
@@ -190,16 +223,19 @@ std::vector<int64_t> bind_symbols(const Plan& plan,
   each_axis([&](size_t i, size_t k, const Expr& extent, int64_t fed) {
     int64_t expected = value_of(extent, values);
     if (expected == fed) return;
-    wrong_extent(
-        plan, i, k, shapes[i],
-        extent.is_constant() ? "" : base::cat(" where ", extent.to_string(), " is ", expected));
+    wrong_extent(plan, i, k, shapes[i],
+                 extent.is_constant()
+                     ? ""
+                     : base::cat(" where ", show_extent(plan, extent), " is ", expected));
   });
   std::vector<int64_t> out;
   for (const SymbolRef& s : plan.symbols) out.push_back(values.at(s->id));
   return out;
 }
 
-std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t> symbols) {
+namespace {
+
+std::shared_ptr<const Layout> layout_of(const Plan& plan, std::vector<int64_t> symbols) {
   auto layout = std::make_shared<Layout>();
   Values values = values_by_id(plan, symbols);
   ops::check_requirements(plan.requirements, [&](const Symbol& s) { return values.known(s); });
@@ -238,6 +274,18 @@ std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t>
   }
   if (test_hooks().layout) test_hooks().layout(plan, *layout);
   return layout;
+}
+
+}  // namespace
+
+// Sizes beyond 64 bits are as much out of memory as those below.
+std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t> symbols) {
+  try {
+    return layout_of(plan, std::move(symbols));
+  } catch (const ir::OverflowError& e) {
+    throw DeviceError(base::cat(
+        "run: out of memory: a value has more than 2^63 bytes for these feeds (", e.what(), ")"));
+  }
 }
 
 std::shared_ptr<const Layout> LayoutCache::get(const Plan& plan,

@@ -31,6 +31,9 @@ std::shared_ptr<const Layout> make_layout(const Plan& plan, std::vector<int64_t>
 
 // How a feed is called in messages: its name and its place in the list.
 std::string feed_name(const Plan& plan, size_t index);
+// Its type as messages have it: extents by the user's names, by the axis of another feed that they
+// equal, or "?" where any will do.
+std::string input_type(const Plan& plan, size_t index);
 
 // Layouts of a plan by their symbols' values: bounded, least recently used first out. Thread-safe.
 class LayoutCache {

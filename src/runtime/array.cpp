@@ -48,7 +48,8 @@ std::string show(const std::vector<int64_t>& shape) {
 }
 }  // namespace
 
-int64_t checked_count(DType dtype, const std::vector<int64_t>& shape, const char* what) {
+int64_t checked_count(DType dtype, const std::vector<int64_t>& shape, const char* what,
+                      bool allocates) {
   if (bit_width(dtype) == 0) throw GraphError(base::cat(what, ": the dtype is unknown"));
   if (shape.size() > kMaxRank) {
     throw GraphError(base::cat(what, ": rank ", shape.size(), " is above the limit of ", kMaxRank));
@@ -58,16 +59,15 @@ int64_t checked_count(DType dtype, const std::vector<int64_t>& shape, const char
   for (int64_t extent : shape) {
     if (extent < 0)
       throw GraphError(base::cat(what, ": the shape ", show(shape), " has a negative extent"));
+    if (!empty && __builtin_mul_overflow(count, extent, &count)) count = INT64_MAX;
     empty |= extent == 0;
-    if (!empty && __builtin_mul_overflow(count, extent, &count)) {
-      throw GraphError(
-          base::cat(what, ": the shape ", show(shape), " has more than 2^63 elements"));
-    }
   }
   if (empty) return 0;
-  if (count > INT64_MAX / 16)
-    throw GraphError(base::cat(what, ": the shape ", show(shape), " has more than 2^63 bytes"));
-  return count;
+  if (count <= INT64_MAX / 16) return count;
+  std::string text = base::cat(what, allocates ? ": out of memory" : "", ": the shape ",
+                               show(shape), " has more than 2^63 bytes");
+  if (allocates) throw DeviceError(text);
+  throw GraphError(text);
 }
 
 }  // namespace runtime
@@ -88,7 +88,8 @@ Array ArrayAccess::make(DType dtype, std::vector<int64_t> shape, std::vector<int
 }
 
 Array Array::empty(DType dtype, std::vector<int64_t> shape, const Device& device) {
-  int64_t bytes = byte_size(dtype, checked_count(dtype, shape, "Array::empty"));
+  int64_t count = checked_count(dtype, shape, "Array::empty", true);
+  int64_t bytes = byte_size(dtype, count);
   std::vector<int64_t> strides = ops::row_major_strides(shape);
   return ArrayAccess::make(dtype, std::move(shape), std::move(strides), 0,
                            runtime::allocate_storage(device.impl(), bytes));

@@ -40,6 +40,8 @@ std::shared_ptr<ir::Graph> extract(const std::shared_ptr<ir::Graph>& graph,
   std::vector<std::pair<ir::ValueId, std::optional<Type>>> feeds;
   std::vector<ir::ValueId> targets;
   std::vector<ir::OpId> operations;
+  if (spec.targets.empty() && spec.operations.empty())
+    throw GraphError("compile: there is nothing to compute: give targets or operations");
   for (size_t i = 0; i < spec.feeds.size(); ++i) {
     check(spec.feeds[i].tensor.graph(), "feed", i);
     feeds.emplace_back(spec.feeds[i].tensor.id(), spec.feeds[i].type);

@@ -38,17 +38,13 @@ std::vector<int64_t> check_inputs(const Plan& plan, const std::vector<Array>& in
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Array& a = inputs[i];
     const Type& expected = plan.inputs[i].type;
-    if (!a.valid())
-      throw GraphError(base::cat("run: ", plan::feed_name(plan, i),
-                                 ": the array holds no data, expected ", to_string(expected)));
-    if (a.dtype() != expected.dtype) {
-      throw GraphError(base::cat("run: ", plan::feed_name(plan, i), ": dtype is ", name(a.dtype()),
-                                 ", expected ", to_string(expected)));
-    }
-    if (a.rank() != expected.rank()) {
-      throw GraphError(base::cat("run: ", plan::feed_name(plan, i), ": rank of ", show(a), " is ",
-                                 a.rank(), ", expected ", to_string(expected)));
-    }
+    auto refuse = [&](const std::string& what) {
+      throw GraphError(base::cat("run: ", plan::feed_name(plan, i), ": ", what, ", expected ",
+                                 plan::input_type(plan, i)));
+    };
+    if (!a.valid()) refuse("the array holds no data");
+    if (a.dtype() != expected.dtype) refuse(base::cat("dtype is ", name(a.dtype())));
+    if (a.rank() != expected.rank()) refuse(base::cat("rank of ", show(a), " is ", a.rank()));
     shapes.push_back(a.shape());
   }
   return plan::bind_symbols(plan, shapes);

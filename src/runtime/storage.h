@@ -28,9 +28,11 @@ struct Storage {
 std::shared_ptr<Storage> allocate_storage(const std::shared_ptr<target::Device>& device,
                                           int64_t bytes);
 
-// Number of elements; GraphError (`what` names the caller) for a negative extent, a rank above 16,
-// or an overflow.
-int64_t checked_count(DType dtype, const std::vector<int64_t>& shape, const char* what);
+// Number of elements; GraphError (`what` names the caller) for a negative extent or a rank
+// above 16. More than fit into 64 bits are a GraphError too, or out of memory where memory is asked
+// for.
+int64_t checked_count(DType dtype, const std::vector<int64_t>& shape, const char* what,
+                      bool allocates = false);
 
 }  // namespace heddle::runtime
 

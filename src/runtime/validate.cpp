@@ -1,5 +1,6 @@
 // HEDDLE_VALIDATE=reference: the steps of a plan one by one against the judge.
 #include "base/check.h"
+#include "ir/describe.h"
 #include "ops/judge.h"
 #include "runtime/executable.h"
 #include "runtime/storage.h"
@@ -61,6 +62,21 @@ struct Expected {
   const ops::HostTensor &rounded, &exact;
 };
 
+// Operation, type, the user's name, names that passes have merged, and the number in
+// HEDDLE_DUMP=graph.
+std::string described(const ir::Graph& graph, ir::ValueId value) {
+  const ir::Value& v = graph.value(value);
+  bool produced = v.op != ir::kNone;
+  std::string text = base::cat("the result of ", produced ? graph.op(v.op).name : "a block", " ");
+  if (!v.name.empty()) text += base::cat("'", v.name, "' ");
+  if (produced) {
+    for (const std::string& location : graph.op(v.op).locations)
+      if (location != v.name) text += base::cat("'", location, "' ");
+  }
+  return text + base::cat(to_string(v.type), " (", ir::printed_number(graph, value),
+                          " of the last graph that HEDDLE_DUMP=graph prints)");
+}
+
 void compare(const plan::Plan& plan, const plan::Step& step, ir::ValueId value,
              const Expected& reference, const ops::HostTensor& got, double length) {
   const ops::HostTensor& expected = reference.rounded;
@@ -73,10 +89,10 @@ void compare(const plan::Plan& plan, const plan::Step& step, ir::ValueId value,
     std::string what = step.kind == plan::StepKind::kernel ? plan.kernels[step.kernel].kernel->name
                        : step.kind == plan::StepKind::call ? plan.calls[step.call].claim
                                                            : "control flow";
-    throw DeviceError(base::cat("validation: step ", step.number, " (", what, ") gives for value ",
-                                value, " ", to_string(plan.graph->value(value).type),
-                                " at element ", i, " a difference of ", d, ", allowed ",
-                                allowed + relative * magnitude(expected, i)));
+    throw DeviceError(base::cat("validation: ", described(*plan.graph, value), " at element ", i,
+                                " differs by ", d, ", allowed ",
+                                allowed + relative * magnitude(expected, i), ", after step ",
+                                step.number, " (", what, ")"));
   }
 }
 

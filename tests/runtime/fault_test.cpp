@@ -113,7 +113,7 @@ TEST(Faults, SizesThatNothingHolds) {
   hd::Device device = runtime_device();
   const int64_t huge = int64_t{1} << 62;
   EXPECT_MESSAGE(hd::Array::empty(hd::f32, {huge}, device), "more than 2^63 bytes");
-  EXPECT_MESSAGE(hd::Array::empty(hd::f32, {huge, 4}, device), "more than 2^63 elements");
+  EXPECT_MESSAGE(hd::Array::empty(hd::f32, {huge, 4}, device), "more than 2^63 bytes");
   EXPECT_MESSAGE(hd::Array::empty(hd::f32, {int64_t{1} << 50}, device), "out of memory");
   EXPECT_MESSAGE(hd::Array::empty(hd::f32, {-1}, device), "negative extent");
   // An intermediate value.

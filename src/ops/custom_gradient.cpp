@@ -83,7 +83,8 @@ const Register entry({
     .kind = Kind::structural,
     .doc = "The results of the first region. Its gradient is the second region, which takes the "
            "inputs, the outputs and "
-           "the upstream gradients; captured values get none.",
+           "the upstream gradients. A captured value that depends on what is differentiated is an "
+           "error.",
     .operands = {{.name = "inputs", .dtypes = kAnyStored, .variadic = true}},
     .attrs = {{"inputs", "those that the second region gives gradients of, in order",
                std::vector<int64_t>{}}},

@@ -63,9 +63,8 @@ TEST(Switches, NumbersThatCannotBeReadNameTheSwitch) {
 // Builds under a sanitizer leave the CPU backend out.
 bool has_cpu() {
   std::vector<hd::DeviceReport> all = hd::devices();
-  return std::any_of(all.begin(), all.end(), [](const hd::DeviceReport& d) {
-    return d.name == "cpu" && d.reason.empty();
-  });
+  return std::any_of(all.begin(), all.end(),
+                     [](const hd::DeviceReport& d) { return d.name == "cpu" && d.reason.empty(); });
 }
 
 // In processes of their own, since devices are looked for once.

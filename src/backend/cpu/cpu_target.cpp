@@ -31,7 +31,11 @@ bool host_has(const std::string& arch) {
 
 std::string host_arch() {
   if (auto wanted = base::env("HEDDLE_CPU_ARCH"); wanted && !wanted->empty()) {
-    target_for(*wanted);
+    try {
+      target_for(*wanted);
+    } catch (const UnsupportedError& e) {
+      throw UnsupportedError(base::cat("HEDDLE_CPU_ARCH: ", e.what()));
+    }
     if (!host_has(*wanted)) {
       throw UnsupportedError(
           base::cat("cpu: HEDDLE_CPU_ARCH is ", *wanted, ", which this processor does not have"));

@@ -1,6 +1,7 @@
 // Symbolic integers: extents of shapes, and index expressions inside kernels.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,8 +51,10 @@ struct ExprNode;
 class Expr {
  public:
   Expr() : Expr(int64_t{0}) {}
-  Expr(int64_t value);                                    // NOLINT(google-explicit-constructor)
-  Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
+  // From every integer type; GraphError for an unsigned number above 2^63 - 1.
+  template <class T>
+    requires(std::integral<T> && !std::same_as<T, bool>)
+  Expr(T value) : Expr(of(value)) {}  // NOLINT(google-explicit-constructor)
   explicit Expr(SymbolRef symbol);
 
   ExprKind kind() const;
@@ -79,6 +82,13 @@ class Expr {
   std::string to_string() const;
 
  private:
+  static Expr number(int64_t value);
+  static Expr large_number(uint64_t value);  // GraphError
+  template <class T>
+  static Expr of(T value) {
+    return std::in_range<int64_t>(value) ? number(static_cast<int64_t>(value))
+                                         : large_number(static_cast<uint64_t>(value));
+  }
   friend struct detail::ExprNode;
   explicit Expr(std::shared_ptr<const detail::ExprNode> node) : node_(std::move(node)) {}
   std::shared_ptr<const detail::ExprNode> node_;

@@ -5,10 +5,12 @@
 #include <heddle/device.h>
 #include <heddle/tensor.h>
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,6 +59,10 @@ namespace ir {
 class Graph;
 }
 
+// Threads may build, compile and run one graph at the same time: what one adds is complete before
+// another goes on, and a block (of cond, for_loop, ..., with_dependencies) is built as a whole, so
+// a block must not wait for another thread that builds in the same graph. Handles that another
+// thread made are passed on as any data are.
 class Graph {
  public:
   Graph();
@@ -69,7 +75,22 @@ class Graph {
   Tensor constant(int64_t value, DType dtype, const Shape& shape = {});
   // A value that persists between runs, per (graph, device).
   Tensor variable(const Array& initial, std::string name = "");
+  template <std::integral T>
+  Tensor constant(T value, DType dtype, const Shape& shape = {});
+
+  // What can be fed: in order, the arguments of a graph read from text, then placeholders.
   std::vector<Tensor> placeholders() const;
+  // The tensor with this name; GraphError where there is none, or several. Names inside blocks do
+  // not count.
+  Tensor find(std::string_view name) const;
+  // What the graph yields: the targets of a graph read from text; none where a program builds it.
+  std::vector<Tensor> targets() const;
+  // What changes variables, outside of blocks: assigns, and loops and branches that hold some; in
+  // program order. With these a graph that was read can be run:
+  //
+  //   Graph g = Graph::from_text(text);
+  //   g.compile({.feeds = {g.find("x")}, .targets = g.targets(), .operations = g.operations()});
+  std::vector<Operation> operations() const;
 
   Executable compile(const CompileSpec& spec, const Device& device = default_device(),
                      const CompileOptions& options = {});
@@ -92,6 +113,14 @@ class Graph {
   std::shared_ptr<ir::Graph> impl_;
 };
 
+template <std::integral T>
+Tensor Graph::constant(T value, DType dtype, const Shape& shape) {
+  // All 64 bits of u64 can be said in an int64_t.
+  if (std::in_range<int64_t>(value) || dtype == u64)
+    return constant(static_cast<int64_t>(value), dtype, shape);
+  return constant(static_cast<double>(value), dtype, shape);
+}
+
 // Immutable and thread-safe. Inputs and results are in the order of the spec.
 class Executable {
  public:
@@ -100,6 +129,8 @@ class Executable {
   // Results go to the given arrays (any strides; dtype and shape must match).
   void run_into(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                 const RunOptions& options = {}) const;
+  // Returns at once. Reading a result waits for the run and throws its error (Array::wait); feeding
+  // it to another run, on any queue, orders the two.
   std::vector<Array> run_async(const std::vector<Array>& inputs, const RunOptions& options) const;
   void encode(CommandBuffer& buffer, const std::vector<Array>& inputs,
               const std::vector<Array>& outputs) const;
@@ -122,8 +153,8 @@ class Executable {
 class CommandBuffer {
  public:
   explicit CommandBuffer(const Queue& queue);
-  void commit();
-  void wait();
+  void commit();  // once
+  void wait();    // for the queue; GraphError before commit()
   struct State;
   const std::shared_ptr<State>& state() const { return state_; }
 

@@ -52,7 +52,7 @@ int hd_graph_placeholder(hd_graph* graph, const char* dtype, int rank, const int
 int hd_graph_constant(hd_graph* graph, struct DLManagedTensor* data, hd_tensor* tensor);
 int hd_graph_placeholders(const hd_graph* graph, hd_tensor* tensors, size_t capacity,
                           size_t* count);
-/* The value with a user's name. */
+/* The value with a user's name; an error where there is none, or several. */
 int hd_graph_find(const hd_graph* graph, const char* name, hd_tensor* tensor);
 
 /* A value of an attribute: exactly one of the forms; lists have `count` items. */

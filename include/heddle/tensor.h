@@ -19,8 +19,8 @@ class Graph;
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(std::shared_ptr<ir::Graph> graph, uint32_t value)
-      : graph_(std::move(graph)), value_(value) {}
+  // GraphError where the graph has no such value.
+  Tensor(std::shared_ptr<ir::Graph> graph, uint32_t value);
 
   bool valid() const { return graph_ != nullptr; }
   const Type& type() const;
@@ -33,9 +33,8 @@ class Tensor {
 
   const std::shared_ptr<ir::Graph>& graph() const { return graph_; }
   uint32_t id() const { return value_; }
-  friend bool operator==(const Tensor& a, const Tensor& b) {
-    return a.graph_ == b.graph_ && a.value_ == b.value_;
-  }
+  // The same value of the same graph? (`a == b` compares elements, see <heddle/ops/elementwise.h>.)
+  bool is(const Tensor& other) const { return graph_ == other.graph_ && value_ == other.value_; }
 
  private:
   std::shared_ptr<ir::Graph> graph_;
@@ -47,7 +46,8 @@ using Tensors = std::vector<Tensor>;
 class Operation {
  public:
   Operation() = default;
-  Operation(std::shared_ptr<ir::Graph> graph, uint32_t op) : graph_(std::move(graph)), op_(op) {}
+  // GraphError where the graph has no such operation.
+  Operation(std::shared_ptr<ir::Graph> graph, uint32_t op);
   // The node that produces `tensor`.
   Operation(const Tensor& tensor);  // NOLINT(google-explicit-constructor)
   const std::shared_ptr<ir::Graph>& graph() const { return graph_; }

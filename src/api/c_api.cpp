@@ -184,13 +184,7 @@ int hd_graph_placeholders(const hd_graph* graph, hd_tensor* tensors, size_t capa
 
 int hd_graph_find(const hd_graph* graph, const char* name, hd_tensor* tensor) {
   return guarded([&] {
-    const ir::Graph& g = *given(graph, "graph")->graph.impl();
-    for (ir::ValueId v = 0; v < g.value_count(); ++v) {
-      if (g.value(v).name != given(name, "name")) continue;
-      *given(tensor, "tensor") = v;
-      return;
-    }
-    throw GraphError(base::cat("there is no tensor named \"", name, "\""));
+    *given(tensor, "tensor") = given(graph, "graph")->graph.find(given(name, "name")).id();
   });
 }
 

@@ -39,7 +39,10 @@ std::atomic<uint64_t> next_symbol_id{1};
 
 }  // namespace
 
-Expr::Expr(int64_t value) : node_(constant_node(value)) {}
+Expr Expr::number(int64_t value) { return Expr(constant_node(value)); }
+Expr Expr::large_number(uint64_t value) {
+  throw GraphError(base::cat("Expr: ", value, " is above 2^63 - 1"));
+}
 Expr::Expr(SymbolRef symbol) : node_(detail::make_symbol_node(std::move(symbol))) {}
 
 ExprKind Expr::kind() const { return node_->kind; }

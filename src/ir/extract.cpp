@@ -166,6 +166,7 @@ std::vector<Type> argument_types(const Graph& graph, const FeedList& feeds, Symb
 
 Extracted extract(const Graph& graph, const FeedList& feeds, const std::vector<ValueId>& targets,
                   const std::vector<OpId>& operations) {
+  auto building = graph.lock();
   std::set<ValueId> fed;
   for (const auto& [v, type] : feeds) {
     check_top_value(graph, v, "feed");

@@ -1,8 +1,7 @@
 #include "ir/graph.h"
 
-#include "ir/describe.h"
-
 #include "base/check.h"
+#include "ir/describe.h"
 
 #include <algorithm>
 #include <set>
@@ -55,6 +54,11 @@ int expr_size(const Expr& e, int most) {
 
 Graph::Graph(const OpTable& table) : table_(&table) { regions_.emplace_back(); }
 
+// An error in the middle of a region may have left it open, with its lock.
+Graph::~Graph() {
+  while (stack_.size() > 1) abandon_region();
+}
+
 ValueId Graph::add_value(Type type, RegionId region, OpId op, size_t index) {
   Value value;
   value.type = std::move(type);
@@ -65,14 +69,15 @@ ValueId Graph::add_value(Type type, RegionId region, OpId op, size_t index) {
   return static_cast<ValueId>(values_.size() - 1);
 }
 
-void Graph::check_operands(std::string_view name, const std::vector<ValueId>& operands) const {
+void Graph::check_operands(const ops::OpDef& def, const std::vector<ValueId>& operands) const {
   for (size_t i = 0; i < operands.size(); ++i) {
+    auto what = [&] { return cat(table_->name(def), ": ", table_->operand_name(def, i)); };
     if (operands[i] >= values_.size()) {
-      throw GraphError(cat(name, ": argument ", i, " is tensor ", operands[i],
-                           ", but the graph has only ", values_.size(), " tensors"));
+      throw GraphError(cat(what(), " is tensor ", operands[i], ", but the graph has only ",
+                           values_.size(), " tensors"));
     }
     if (!visible(operands[i], insertion_region())) {
-      throw GraphError(cat(name, ": argument ", i, " ", describe(*this, operands[i]),
+      throw GraphError(cat(what(), " ", describe(*this, operands[i]),
                            " belongs to another region: it was made inside a block that is closed, "
                            "return it from the block instead"));
     }
@@ -108,8 +113,9 @@ std::vector<OpId> Graph::pending_dependencies(std::string_view name) const {
 
 OpId Graph::add_op(const ops::OpDef& def, std::vector<ValueId> operands, Attrs attrs,
                    std::vector<RegionId> regions) {
+  auto building = lock();
   std::string_view name = table_->name(def);
-  check_operands(name, operands);
+  check_operands(def, operands);
   check_regions(name, regions);
   std::vector<OpId> after = pending_dependencies(name);
   attrs = table_->complete(def, std::move(attrs));
@@ -137,6 +143,7 @@ OpId Graph::add_op(const ops::OpDef& def, std::vector<ValueId> operands, Attrs a
 }
 
 ValueId Graph::add_argument(const Type& type, std::string name) {
+  auto building = lock();
   check_type(type, "argument of the graph");
   std::vector<ValueId>& arguments = regions_[kTopRegion].arguments;
   ValueId v = add_value(type, kTopRegion, kNone, arguments.size());
@@ -145,7 +152,9 @@ ValueId Graph::add_argument(const Type& type, std::string name) {
   return v;
 }
 
+// The lock stays with the thread until the region is closed or abandoned.
 RegionId Graph::open_region(const std::vector<Type>& argument_types) {
+  auto building = lock();
   if (stack_.size() > kMaxRegionDepth) {
     throw GraphError(cat("blocks are nested more than ", kMaxRegionDepth, " deep"));
   }
@@ -157,6 +166,7 @@ RegionId Graph::open_region(const std::vector<Type>& argument_types) {
     regions_[id].arguments.push_back(add_value(argument_types[i], id, kNone, i));
   }
   stack_.push_back(id);
+  building.release();
   return id;
 }
 
@@ -169,21 +179,26 @@ void Graph::close_region(std::vector<ValueId> results) {
   }
   regions_[insertion_region()].results = std::move(results);
   stack_.pop_back();
+  building_.unlock();
 }
 
 void Graph::abandon_region() {
   HD_CHECK(stack_.size() > 1, "no region is open");
   stack_.pop_back();
+  building_.unlock();
 }
 
 void Graph::push_dependencies(std::vector<OpId> ops) {
+  auto building = lock();
   for (OpId op : ops) HD_CHECK(op < ops_.size(), "operation of another graph");
   dependencies_.push_back(std::move(ops));
+  building.release();
 }
 
 void Graph::pop_dependencies() {
   HD_CHECK(!dependencies_.empty(), "no dependencies are pushed");
   dependencies_.pop_back();
+  building_.unlock();
 }
 
 bool Graph::encloses(RegionId outer, RegionId inner) const {
@@ -228,7 +243,8 @@ std::vector<ValueId> Graph::captures(RegionId region) const {
 }
 
 std::vector<ValueId> Graph::placeholders() const {
-  std::vector<ValueId> found;
+  auto building = lock();
+  std::vector<ValueId> found = regions_[kTopRegion].arguments;
   for (OpId id : regions_[kTopRegion].ops) {
     if (ops_[id].name == "placeholder") found.push_back(ops_[id].results.at(0));
   }

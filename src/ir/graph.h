@@ -7,15 +7,16 @@
 #pragma once
 
 #include "ir/attr.h"
+#include "ir/stable_vector.h"
 
 #include <heddle/tensor.h>
 #include <heddle/type.h>
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,6 +77,8 @@ struct InferredResult {
 class OpTable {
  public:
   virtual ~OpTable() = default;
+  // What the documentation calls operand i: "lhs", "xs[2]".
+  virtual std::string operand_name(const ops::OpDef& def, size_t i) const = 0;
   virtual const ops::OpDef* find(std::string_view name) const = 0;
   virtual std::string_view name(const ops::OpDef& def) const = 0;
   virtual Effect effect(const ops::OpDef& def) const = 0;  // without its regions, see effect_of
@@ -93,10 +96,19 @@ class OpTable {
       const Attrs& attrs, const std::vector<RegionId>& built) const = 0;
 };
 
+// Any thread may build and read; one at a time builds. The lock is held from the opening of a
+// region to its end, and while dependencies are pushed, so that a block gets its own thread's ops
+// only. Reading by id (value, op, region) needs no lock: what has an id does not move, and types,
+// operands and closed regions do not change.
 class Graph : public std::enable_shared_from_this<Graph> {
  public:
   explicit Graph(const OpTable& table);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
   const OpTable& table() const { return *table_; }
+  // For several steps that belong together, and for what looks at all of a graph. Recursive.
+  std::unique_lock<std::recursive_mutex> lock() const { return std::unique_lock(building_); }
 
   const Value& value(ValueId id) const { return values_[id]; }
   Value& value(ValueId id) { return values_[id]; }
@@ -120,7 +132,10 @@ class Graph : public std::enable_shared_from_this<Graph> {
   RegionId open_region(const std::vector<Type>& argument_types);
   void close_region(std::vector<ValueId> results);
   void abandon_region();  // after an exception in a builder block
-  RegionId insertion_region() const { return stack_.back(); }
+  RegionId insertion_region() const {
+    auto building = lock();
+    return stack_.back();
+  }
 
   // Control dependencies added to every op created while pushed.
   void push_dependencies(std::vector<OpId> ops);
@@ -132,7 +147,9 @@ class Graph : public std::enable_shared_from_this<Graph> {
   // Values defined outside `region` that its ops (nested regions included) or results use; each
   // once, in order of use.
   std::vector<ValueId> captures(RegionId region) const;
-  std::vector<ValueId> placeholders() const;  // results of ops named "placeholder", in order
+  // What can be fed: arguments of the top region, then results of ops named "placeholder", in
+  // order.
+  std::vector<ValueId> placeholders() const;
 
   Tensor tensor(ValueId id) { return Tensor(shared_from_this(), id); }
 
@@ -142,13 +159,14 @@ class Graph : public std::enable_shared_from_this<Graph> {
  private:
   const OpTable* table_;
   ValueId add_value(Type type, RegionId region, OpId op, size_t index);
-  void check_operands(std::string_view name, const std::vector<ValueId>& operands) const;
+  void check_operands(const ops::OpDef& def, const std::vector<ValueId>& operands) const;
   void check_regions(std::string_view name, const std::vector<RegionId>& regions) const;
   std::vector<OpId> pending_dependencies(std::string_view name) const;
 
-  std::deque<Value> values_;  // deques: references stay valid
-  std::deque<Op> ops_;
-  std::deque<Region> regions_;
+  mutable std::recursive_mutex building_;
+  StableVector<Value> values_;
+  StableVector<Op> ops_;
+  StableVector<Region> regions_;
   std::vector<RegionId> stack_{kTopRegion};
   std::vector<std::vector<OpId>> dependencies_;
 };

@@ -18,6 +18,14 @@ void require_valid(const Tensor& tensor) {
 }
 }  // namespace
 
+Tensor::Tensor(std::shared_ptr<ir::Graph> graph, uint32_t value)
+    : graph_(std::move(graph)), value_(value) {
+  if (graph_ && value_ >= graph_->value_count()) {
+    throw GraphError(base::cat("Tensor: there is no tensor ", value_,
+                               " in this graph, which has only ", graph_->value_count()));
+  }
+}
+
 const Type& Tensor::type() const {
   require_valid(*this);
   return graph_->value(value_).type;
@@ -35,6 +43,7 @@ const Shape& Tensor::shape() const {
 
 Tensor Tensor::named(std::string name) const {
   require_valid(*this);
+  auto building = graph_->lock();
   ir::Value& value = graph_->value(value_);
   if (value.op != ir::kNone) {
     std::vector<std::string>& locations = graph_->op(value.op).locations;
@@ -44,6 +53,14 @@ Tensor Tensor::named(std::string name) const {
   }
   value.name = std::move(name);
   return *this;
+}
+
+Operation::Operation(std::shared_ptr<ir::Graph> graph, uint32_t op)
+    : graph_(std::move(graph)), op_(op) {
+  if (graph_ && op_ >= graph_->op_count()) {
+    throw GraphError(base::cat("Operation: there is no operation ", op_,
+                               " in this graph, which has only ", graph_->op_count()));
+  }
 }
 
 Operation::Operation(const Tensor& tensor) : graph_(tensor.graph()) {

@@ -82,16 +82,17 @@ Tensor cond(const Tensor& predicate, const std::function<Tensor()>& then_block,
   return checked_one(cond(predicate, list(then_block), list(else_block)), "cond");
 }
 
-Tensors while_loop_general(const Tensors& initial,
-                           const std::function<LoopResult(const Tensors&)>& before,
-                           const std::function<Tensors(const Tensors&)>& after,
-                           const WhileOptions& options) {
+namespace {
+
+Tensors while_region(const GraphRef& graph, const Tensors& initial,
+                     const std::function<LoopResult(const Tensors&)>& before,
+                     const std::function<Tensors(const Tensors&)>& after,
+                     const WhileOptions& options) {
   const char* op = "while_loop";
   if (options.max_iterations && *options.max_iterations < 0)
     throw GraphError(
         cat("while_loop: max_iterations is ", *options.max_iterations, ", expected at least 0"));
   if (!before) throw GraphError("while_loop: before is an empty function");
-  const GraphRef& graph = ops::graph_of(initial, op);
   std::vector<Type> value_types;
   auto run_before = [&](const Tensors& carried) {
     LoopResult r = before(carried);
@@ -104,10 +105,20 @@ Tensors while_loop_general(const Tensors& initial,
       build_region(graph, types_of(initial, op, "initial"), op, "before", run_before);
   ir::RegionId second = build_region(graph, value_types, op, "after", after);
   ir::Attrs attrs{{"max_iterations", options.max_iterations.value_or(-1)}};
-  Tensors results = ops::apply_all(op, initial, std::move(attrs), {first, second});
-  if (!options.name.empty() && !results.empty())
-    graph->op(graph->value(results[0].id()).op).locations.push_back(options.name);
+  auto building = graph->lock();
+  Tensors results = ops::apply_all(op, initial, std::move(attrs), {first, second}, graph);
+  if (!options.name.empty())
+    graph->op(static_cast<ir::OpId>(graph->op_count() - 1)).locations.push_back(options.name);
   return results;
+}
+
+}  // namespace
+
+Tensors while_loop_general(const Tensors& initial,
+                           const std::function<LoopResult(const Tensors&)>& before,
+                           const std::function<Tensors(const Tensors&)>& after,
+                           const WhileOptions& options) {
+  return while_region(ops::graph_of(initial, "while_loop"), initial, before, after, options);
 }
 
 Tensors while_loop(const Tensors& initial, const std::function<Tensor(const Tensors&)>& condition,
@@ -120,15 +131,19 @@ Tensors while_loop(const Tensors& initial, const std::function<Tensor(const Tens
 
 namespace {
 
+using ForBody = std::function<Tensors(const Tensor&, const Tensors&)>;
+
+// `counter`: the type in which the body sees the number of the iteration.
 Tensors for_region(const GraphRef& graph, const std::optional<Expr>& count,
-                   const Tensor& count_value, const Tensors& initial,
-                   const std::function<Tensors(const Tensor&, const Tensors&)>& body) {
+                   const Tensor& count_value, DType counter, const Tensors& initial,
+                   const ForBody& body) {
   const char* op = "for_loop";
   if (!body) throw GraphError("for_loop: body is an empty function");
   std::vector<Type> types = types_of(initial, op, "initial");
   types.insert(types.begin(), type(i64, {}));
   ir::RegionId region = build_region(graph, types, op, "body", [&](const Tensors& arguments) {
-    return body(arguments[0], Tensors(arguments.begin() + 1, arguments.end()));
+    Tensor k = counter == i64 ? arguments[0] : cast(arguments[0], counter);
+    return body(k, Tensors(arguments.begin() + 1, arguments.end()));
   });
   Tensors operands = initial;
   ir::Attrs attrs;
@@ -158,30 +173,93 @@ Expr not_negative(const Expr& count) { return max(count, Expr(0)); }
 
 }  // namespace
 
-Tensors for_loop(const Expr& count, const Tensors& initial,
-                 const std::function<Tensors(const Tensor&, const Tensors&)>& body) {
-  return for_region(ops::graph_of(initial, "for_loop"), not_negative(count), {}, initial, body);
+Tensors for_loop(const Expr& count, const Tensors& initial, const ForBody& body) {
+  if (initial.empty()) {
+    throw GraphError(
+        "for_loop: initial is empty and the count is a number, so the graph is not known: use "
+        "for_loop(graph, count, body)");
+  }
+  return for_region(ops::graph_of(initial, "for_loop"), not_negative(count), {}, i64, initial,
+                    body);
 }
 
-Tensors for_loop(const Tensor& count, const Tensors& initial,
-                 const std::function<Tensors(const Tensor&, const Tensors&)>& body) {
+Tensors for_loop(const Tensor& count, const Tensors& initial, const ForBody& body) {
   Tensor n = as_counter(count, "count");
+  DType counter = is_integer(count.dtype()) ? count.dtype() : i64;
   if (std::optional<Expr> e = known_scalar(n))
-    return for_region(n.graph(), not_negative(*e), {}, initial, body);
-  return for_region(n.graph(), std::nullopt, n, initial, body);
+    return for_region(n.graph(), not_negative(*e), {}, counter, initial, body);
+  return for_region(n.graph(), std::nullopt, n, counter, initial, body);
 }
 
 Tensors for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step,
-                 const Tensors& initial,
-                 const std::function<Tensors(const Tensor&, const Tensors&)>& body) {
+                 const Tensors& initial, const ForBody& body) {
   if (!body) throw GraphError("for_loop: body is an empty function");
   Tensor from = as_counter(lower, "lower");
   Tensor to = as_counter(upper, "upper");
   Tensor by = as_counter(step, "step");
+  DType counter = lower.dtype();
+  for (DType d : {upper.dtype(), step.dtype()})
+    if (is_integer(d) && is_integer(counter)) counter = promote(counter, d);
+  if (!is_integer(counter)) counter = i64;
   // ceil((upper - lower) / step) for either sign of the step; none for step 0, as x / 0 is 0.
   Tensor count = constant_like(from, 0) - (from - to) / by;
-  return for_loop(count, initial,
-                  [&](const Tensor& k, const Tensors& v) { return body(from + k * by, v); });
+  return for_loop(count, initial, [&](const Tensor& k, const Tensors& v) {
+    Tensor i = from + k * by;
+    return body(counter == i64 ? i : cast(i, counter), v);
+  });
+}
+
+namespace {
+
+// The operation that `build` adds last, a loop without results.
+Operation last_operation(const GraphRef& graph, const std::function<void()>& build) {
+  auto building = graph->lock();
+  build();
+  return {graph, static_cast<uint32_t>(graph->op_count() - 1)};
+}
+
+ForBody without_values(const std::function<void(const Tensor&)>& body) {
+  if (!body) throw GraphError("for_loop: body is an empty function");
+  return [&body](const Tensor& i, const Tensors&) {
+    body(i);
+    return Tensors{};
+  };
+}
+
+}  // namespace
+
+Operation for_loop(const Graph& graph, const Expr& count,
+                   const std::function<void(const Tensor&)>& body) {
+  return last_operation(graph.impl(), [&] {
+    for_region(graph.impl(), not_negative(count), {}, i64, {}, without_values(body));
+  });
+}
+
+Operation for_loop(const Tensor& count, const std::function<void(const Tensor&)>& body) {
+  if (!count.valid()) throw GraphError("for_loop: count is an empty Tensor");
+  return last_operation(count.graph(), [&] { for_loop(count, {}, without_values(body)); });
+}
+
+Operation for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step,
+                   const std::function<void(const Tensor&)>& body) {
+  if (!lower.valid()) throw GraphError("for_loop: lower is an empty Tensor");
+  return last_operation(lower.graph(),
+                        [&] { for_loop(lower, upper, step, {}, without_values(body)); });
+}
+
+Operation while_loop(const Graph& graph, const std::function<Tensor()>& condition,
+                     const std::function<void()>& body, const WhileOptions& options) {
+  if (!condition) throw GraphError("while_loop: condition is an empty function");
+  if (!body) throw GraphError("while_loop: body is an empty function");
+  return last_operation(graph.impl(), [&] {
+    while_region(
+        graph.impl(), {}, [&](const Tensors&) { return LoopResult{condition(), {}}; },
+        [&](const Tensors&) {
+          body();
+          return Tensors{};
+        },
+        options);
+  });
 }
 
 ScanResult scan(

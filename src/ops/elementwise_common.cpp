@@ -245,7 +245,7 @@ void promote_open(Tensors& operands, size_t first) {
   Tensors before = operands;
   for (size_t i = first; i < operands.size(); ++i)
     for (size_t j = first; j < before.size(); ++j)
-      if (i != j && !(before[i] == before[j]))
+      if (i != j && !before[i].is(before[j]))
         operands[i] = ops::apply("cast_like", {operands[i], before[j]}, {{"promote", true}});
 }
 }  // namespace

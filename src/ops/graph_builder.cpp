@@ -87,6 +87,7 @@ Tensor Graph::constant(int64_t value, DType dtype, const Shape& shape) {
 
 Tensor Graph::variable(const Array& initial, std::string name) {
   check_outside_blocks(*impl_, "variable");
+  auto building = impl_->lock();
   auto id = static_cast<int64_t>(impl_->op_count());
   ir::Attrs attrs{{"initial", literal_from(initial, "variable")}, {"id", id}};
   Tensor t = ops::apply_all("variable", {}, std::move(attrs), {}, impl_)[0];
@@ -99,8 +100,40 @@ std::vector<Tensor> Graph::placeholders() const {
   return out;
 }
 
+Tensor Graph::find(std::string_view name) const {
+  auto building = impl_->lock();
+  std::optional<ir::ValueId> found;
+  for (ir::ValueId v = 0; v < impl_->value_count(); ++v) {
+    const ir::Value& value = impl_->value(v);
+    if (value.name != name || value.region != ir::kTopRegion) continue;
+    if (found) {
+      throw GraphError(cat("find: two tensors are named '", name, "', %", *found, " and %", v,
+                           ": give them names of their own"));
+    }
+    found = v;
+  }
+  if (!found) throw GraphError(cat("find: there is no tensor named '", name, "' in the graph"));
+  return impl_->tensor(*found);
+}
+
+std::vector<Tensor> Graph::targets() const {
+  std::vector<Tensor> out;
+  auto building = impl_->lock();
+  for (ir::ValueId v : impl_->region(ir::kTopRegion).results) out.push_back(impl_->tensor(v));
+  return out;
+}
+
+std::vector<Operation> Graph::operations() const {
+  std::vector<Operation> out;
+  auto building = impl_->lock();
+  for (ir::OpId op : impl_->region(ir::kTopRegion).ops)
+    if (impl_->effect_of(op) == ir::Effect::write) out.emplace_back(impl_, op);
+  return out;
+}
+
 std::string Graph::to_text() const {
   base::StandardFloatingPoint mode;
+  auto building = impl_->lock();
   return ir::print(*impl_);
 }
 
@@ -109,9 +142,13 @@ Graph Graph::from_text(std::string_view text) {
   return Graph(ir::parse(text, ops::op_table()));
 }
 
-uint64_t Graph::structural_hash() const { return ir::structural_hash(*impl_); }
+uint64_t Graph::structural_hash() const {
+  auto building = impl_->lock();
+  return ir::structural_hash(*impl_);
+}
 
 void Graph::verify() const {
+  auto building = impl_->lock();
   std::string broken = ir::verify(*impl_);
   if (!broken.empty()) throw InternalError(broken);
 }

@@ -657,10 +657,11 @@ Tensor search(std::string_view op, const Tensor& x, const ArgOptions& options) {
 
 Tensor sum(const Tensor& x, const ReduceOptions& options) {
   ops::check_valid("sum", {x});
-  if (x.dtype() == bool_)
-    throw GraphError("sum: argument x is " + to_string(x.type()) +
-                     ", expected a number: cast it to an integer dtype that holds the count");
-  return ops::reduce("sum", x, options);
+  return ops::reduce("sum", x.dtype() == bool_ ? cast(x, i64) : x, options);
+}
+Tensor count_nonzero(const Tensor& x, const ReduceOptions& options) {
+  ops::check_valid("count_nonzero", {x});
+  return sum(x.dtype() == bool_ ? x : not_equal(x, constant_like(x, 0)), options);
 }
 Tensor reduce_max(const Tensor& x, const ReduceOptions& options) {
   return ops::reduce_extreme("reduce_max", x, options);

@@ -121,6 +121,12 @@ class RegistryTable final : public ir::OpTable {
   const OpDef* find(std::string_view name) const override { return find_op(name); }
   std::string_view name(const OpDef& def) const override { return def.name; }
   Effect effect(const OpDef& def) const override { return def.effect; }
+  std::string operand_name(const OpDef& def, size_t i) const override {
+    if (def.operands.empty()) return cat("argument ", i);
+    size_t last = def.operands.size() - 1;
+    if (!def.operands[std::min(i, last)].variadic) return def.operands[std::min(i, last)].name;
+    return cat(def.operands[last].name, "[", i - std::min(i, last), "]");
+  }
 
   ir::Attrs complete(const OpDef& def, ir::Attrs attrs) const override {
     for (const auto& [name, value] : attrs.items()) find_spec(def, name);

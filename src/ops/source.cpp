@@ -162,6 +162,7 @@ Tensor read_variable(const Tensor& variable) { return ops::apply("read", {variab
 
 Operation assign(const Tensor& variable, const Tensor& value) {
   const auto& graph = ops::graph_of({variable, value}, "assign");
+  auto building = graph->lock();
   auto before = static_cast<uint32_t>(graph->op_count());
   ops::apply_all("assign", {variable, value});
   return {graph, before};

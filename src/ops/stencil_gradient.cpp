@@ -475,3 +475,21 @@ Tensors stencil_gradient(const GradientContext& c) {
 }
 
 }  // namespace heddle::ops
+
+namespace heddle {
+
+Tensor stencil_transpose(const Tensor& u, const Tensor& weights,
+                         const StencilTransposeOptions& options) {
+  Tensors operands{u, weights};
+  ops::check_valid("stencil_transpose", operands);
+  ops::promote_operands("stencil_transpose", operands);
+  std::vector<Expr> before = options.before;
+  if (before.empty()) before.assign(options.shape.size(), Expr(0));
+  return ops::apply("stencil_transpose", operands,
+                    {{"shape", options.shape},
+                     {"before", before},
+                     {"strides", options.strides},
+                     {"dilations", options.dilations}});
+}
+
+}  // namespace heddle

@@ -122,7 +122,7 @@ TEST(Cast, SmallFloats) {
 TEST(Cast, ChainsAreDropped) {
   Graph g;
   Tensor x = g.placeholder(f32, {2});
-  EXPECT_EQ(cast(x, f32), x);
+  EXPECT_TRUE(cast(x, f32).is(x));
   EXPECT_NE(graph_error([&] { cast(x, DType::unknown); }), "no error");
 }
 
@@ -301,7 +301,7 @@ TEST(Errors, NameTheOperationAndBothSides) {
   expect_words(graph_error([&] { a* q; }), {"multiply", "f8e4m3fn", "cast"});
   expect_words(graph_error([&] { add(a, Tensor{}); }), {"add", "rhs", "empty"});
   expect_words(graph_error([&] { ops::apply("add", {a, whole3}); }), {"add", "f32[2,3]", "i32[3]"});
-  expect_words(graph_error([&] { sum(flags); }), {"sum", "bool[3]", "cast"});
+  EXPECT_EQ(sum(flags).dtype(), i64);
   expect_words(graph_error([&] { sum(a, {.axes = {2}}); }), {"sum", "axes [2]", "f32[2,3]"});
   expect_words(graph_error([&] { sum(a, {.axes = {1, -1}}); }), {"sum", "axes [1,-1]", "distinct"});
   expect_words(graph_error([&] { reduce_max(empty, {.axes = {-1}}); }),

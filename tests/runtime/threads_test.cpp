@@ -121,5 +121,43 @@ TEST(EightThreads, ShareExecutablesAndAGraph) {
   EXPECT_EQ(g.cache_stats().compiles, before + 1);
 }
 
+// Eight threads add to one graph, with blocks, variables, dependencies and gradients, while it is
+// compiled, printed and searched; then what each has built is right.
+TEST(EightThreads, BuildOneGraph) {
+  constexpr int kRounds = 12;
+  Graph g;
+  Tensor x = g.placeholder(f32, {6, 7}, "x");
+  std::vector<Tensors> built(kThreads);
+  at_once([&](int t) {
+    Tensors& mine = built[static_cast<size_t>(t)];
+    for (int k = 0; k < kRounds; ++k) {
+      double salt = 1 + 0.125 * t;
+      Tensor own = program(g, x, k % kPrograms, salt);
+      Tensor w = g.variable(Array::from<float>({}, {static_cast<float>(t)}));
+      Operation set = assign(w, read_variable(w) + 1.0);
+      Tensor after = with_dependencies({set}, [&] { return read_variable(w) * 1.0; });
+      mine.push_back(own);
+      mine.push_back(after);
+      if (k == t) g.placeholder(f32, {1}, "p" + std::to_string(t));
+      EXPECT_TRUE(g.find("x").is(x));
+      if (k % 4 == 3) {
+        EXPECT_FALSE(g.to_text().empty());
+        g.compile({.feeds = {x}, .targets = {own}}, device("judge"));
+      }
+    }
+  });
+  EXPECT_EQ(g.placeholders().size(), 1U + kThreads);
+  g.verify();
+  for (int t = 0; t < kThreads; ++t) {
+    for (int k = 0; k < kRounds; ++k) {
+      const Tensors& mine = built[static_cast<size_t>(t)];
+      auto at = static_cast<size_t>(2 * k);
+      std::vector<Array> out = g.run({{x, values(3)}}, {mine[at], mine[at + 1]}, {}, test_device());
+      EXPECT_EQ(out[0].to_bytes(), run_alone(k % kPrograms, 1 + 0.125 * t, 3)) << t << " " << k;
+      EXPECT_EQ(out[1].to_vector<float>(), std::vector<float>{static_cast<float>(t + 1)});
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::test

@@ -46,7 +46,9 @@ Tensors while_loop_general(const Tensors& initial,
 Tensors while_loop(const Tensors& initial, const std::function<Tensor(const Tensors&)>& condition,
                    const std::function<Tensors(const Tensors&)>& body,
                    const WhileOptions& options = {});
-// body(i, values) for i = 0 .. count-1. count: an extent, or an i32/i64 scalar tensor.
+// body(i, values) for i = 0 .. count-1, or lower, lower + step, ... below (step < 0: above) upper.
+// i is an i64 scalar where the count is an extent; else it has the type of the count, or the common
+// type of the bounds, which are scalars of any integer type.
 Tensors for_loop(const Expr& count, const Tensors& initial,
                  const std::function<Tensors(const Tensor&, const Tensors&)>& body);
 Tensors for_loop(const Tensor& count, const Tensors& initial,
@@ -54,6 +56,18 @@ Tensors for_loop(const Tensor& count, const Tensors& initial,
 Tensors for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step,
                  const Tensors& initial,
                  const std::function<Tensors(const Tensor&, const Tensors&)>& body);
+// Loops without carried values run for the effects of their bodies (assigns). The result is a
+// target operation, or a dependency of what reads the variables afterwards.
+//
+//   Operation train = for_loop(graph, 100, [&](const Tensor& i) { assign(w, w - step(i)); });
+//   graph.run({}, {}, {train});
+Operation for_loop(const Graph& graph, const Expr& count,
+                   const std::function<void(const Tensor& i)>& body);
+Operation for_loop(const Tensor& count, const std::function<void(const Tensor& i)>& body);
+Operation for_loop(const Tensor& lower, const Tensor& upper, const Tensor& step,
+                   const std::function<void(const Tensor& i)>& body);
+Operation while_loop(const Graph& graph, const std::function<Tensor()>& condition,
+                     const std::function<void()>& body, const WhileOptions& options = {});
 // For each i: (values, outputs) = body(values, slices xs[i]); outputs are stacked along a new axis
 // 0.
 struct ScanResult {

@@ -84,6 +84,13 @@ inline Tensor operator+(double a, const Tensor& b) { return add(constant_like(b,
 inline Tensor operator-(double a, const Tensor& b) { return subtract(constant_like(b, a), b); }
 inline Tensor operator*(double a, const Tensor& b) { return multiply(constant_like(b, a), b); }
 inline Tensor operator/(double a, const Tensor& b) { return divide(constant_like(b, a), b); }
+// Masks, as the other comparisons; whether two handles are one value says a.is(b).
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return equal(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return not_equal(a, b); }
+inline Tensor operator==(const Tensor& a, double b) { return equal(a, constant_like(a, b)); }
+inline Tensor operator!=(const Tensor& a, double b) { return not_equal(a, constant_like(a, b)); }
+inline Tensor operator==(double a, const Tensor& b) { return equal(constant_like(b, a), b); }
+inline Tensor operator!=(double a, const Tensor& b) { return not_equal(constant_like(b, a), b); }
 inline Tensor operator<(const Tensor& a, const Tensor& b) { return less(a, b); }
 inline Tensor operator<=(const Tensor& a, const Tensor& b) { return less_equal(a, b); }
 inline Tensor operator>(const Tensor& a, const Tensor& b) { return greater(a, b); }

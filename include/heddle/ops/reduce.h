@@ -11,8 +11,11 @@ struct ReduceOptions {
   std::vector<int> axes = {};  // empty: all
   bool keep_axes = false;      // reduced axes stay with extent 1
 };
-// Sums of f16 and bf16 are kept in f32; integers wrap. The empty sum is 0.
+// Sums of f16 and bf16 are kept in f32; integers wrap. The empty sum is 0. Of booleans: how many
+// are true, as i64.
 Tensor sum(const Tensor& x, const ReduceOptions& options = {});
+// How many elements differ from 0 (NaN does), as i64.
+Tensor count_nonzero(const Tensor& x, const ReduceOptions& options = {});
 // NaN wins. GraphError for an empty axis.
 Tensor reduce_max(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_min(const Tensor& x, const ReduceOptions& options = {});

@@ -24,4 +24,17 @@ struct StencilOptions {
 };
 Tensor stencil(const Tensor& x, const Tensor& weights, const StencilOptions& options = {});
 
+// The transpose of the sum stencil with zero boundary: y[i * stride + j * dilation - before] +=
+// u[i] * weights[j], zero elsewhere, on the last weights.rank() axes; what falls outside of y is
+// dropped. A transposed convolution, an upsampling filter, the gradient of a stencil.
+//
+//   stencil_transpose(u, weights, {.shape = {8}, .before = {1}, .strides = {2}});   // u: [4]
+struct StencilTransposeOptions {
+  std::vector<Expr> shape;        // extents of the result's last axes
+  std::vector<Expr> before = {};  // of the first window from the result's corner, negated; empty: 0
+  std::vector<int64_t> strides = {}, dilations = {};  // empty: 1
+};
+Tensor stencil_transpose(const Tensor& u, const Tensor& weights,
+                         const StencilTransposeOptions& options);
+
 }  // namespace heddle

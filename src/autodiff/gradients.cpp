@@ -1,6 +1,7 @@
 // The public face of automatic differentiation.
 #include "autodiff/reverse.h"
 #include "base/check.h"
+#include "ir/describe.h"
 #include "ops/support.h"
 
 #include <heddle/ops.h>
@@ -38,11 +39,13 @@ Tensor seed_of(const Tensor& y, const Tensor& seed, size_t i) {
 
 }  // namespace
 
-Tensors gradients(const Tensors& ys, const Tensors& xs, const Tensors& seeds) {
+Tensors gradients(const Tensors& ys, const Tensors& xs, const Tensors& seeds,
+                  const GradientOptions& options) {
   if (ys.empty()) throw GraphError("gradients: ys is empty, expected at least one tensor");
   if (!seeds.empty() && seeds.size() != ys.size())
     throw GraphError(cat("gradients: given ", seeds.size(), " seeds for ", ys.size(), " ys"));
   const GraphRef& graph = ops::graph_of(ys, "gradients");
+  auto building = graph->lock();
   check(ys, graph, "ys");
   check(xs, graph, "xs");
   std::vector<ir::ValueId> from, to;
@@ -53,13 +56,19 @@ Tensors gradients(const Tensors& ys, const Tensors& xs, const Tensors& seeds) {
   }
   for (const Tensor& x : xs) to.push_back(x.id());
   Tensors out = autodiff::reverse(graph, from, upstream, to, false);
-  for (size_t i = 0; i < out.size(); ++i)
-    if (!out[i].valid()) out[i] = ops::zeros_like(xs[i]);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i].valid()) continue;
+    if (options.refuse_unrelated)
+      throw GraphError(cat("gradients: no y depends on xs[", i, "] ",
+                           ir::describe(*graph, xs[i].id()), " (refuse_unrelated)"));
+    out[i] = ops::zeros_like(xs[i]);
+  }
   return out;
 }
 
-Tensors gradients(const Tensor& y, const Tensors& xs, const Tensor& seed) {
-  return gradients(Tensors{y}, xs, Tensors{seed});
+Tensors gradients(const Tensor& y, const Tensors& xs, const Tensor& seed,
+                  const GradientOptions& options) {
+  return gradients(Tensors{y}, xs, Tensors{seed}, options);
 }
 
 }  // namespace heddle

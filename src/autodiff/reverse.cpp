@@ -1,7 +1,6 @@
 #include "autodiff/reverse.h"
 
 #include "base/check.h"
-#include "ir/describe.h"
 #include "ops/support.h"
 
 #include <heddle/ops.h>
@@ -118,20 +117,6 @@ Tensors gradient_by_decomposition(const GraphRef& graph, const ir::Op& op, const
   return gradients;
 }
 
-// A gradient rule of an op's own gives gradients of operands only: to pass over what its first
-// region, which computes the results, captures besides would be a wrong number in silence.
-void check_captures(const ir::Graph& graph, const ir::Op& op, const Paths& paths) {
-  if (op.regions.empty()) return;
-  for (ValueId v : graph.captures(op.regions[0])) {
-    if (!paths.depends.contains(v) || !carries_gradient(graph.value(v).type)) continue;
-    throw GraphError(
-        cat("gradients: the forward function of ", op.name, " captures ", ir::describe(graph, v),
-            ", which depends on what is differentiated, and "
-            "its backward function gives no gradient of it: make it one of the inputs, "
-            "or capture stop_gradient of it"));
-  }
-}
-
 void op_gradient(const GraphRef& graph, ir::OpId id, const Tensors& upstream, const Paths& paths,
                  Contributions& into) {
   const ir::Op& op = graph->op(id);
@@ -143,10 +128,16 @@ void op_gradient(const GraphRef& graph, ir::OpId id, const Tensors& upstream, co
   Tensors in = tensors_of(graph, op.operands);
   Tensors gradients;
   if (def.gradient) {
-    check_captures(*graph, op, paths);
+    auto wanted = [&](ValueId v) {
+      return paths.depends.contains(v) && carries_gradient(graph->value(v).type);
+    };
     ops::GradientContext context{op, in, tensors_of(graph, op.results), upstream, {}};
-    for (ValueId v : op.operands)
-      context.wanted.push_back(paths.depends.contains(v) && carries_gradient(graph->value(v).type));
+    for (ValueId v : op.operands) context.wanted.push_back(wanted(v));
+    if (!op.regions.empty()) {
+      // Of the region that computes the results; others may hold the gradient itself.
+      for (ValueId v : graph->captures(op.regions[0]))
+        if (wanted(v)) context.wanted_captures.push_back(v);
+    }
     gradients = def.gradient(context);
   } else if (def.decompose) {
     gradients = gradient_by_decomposition(graph, op, in, upstream);

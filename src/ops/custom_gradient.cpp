@@ -1,6 +1,7 @@
 // A function with a gradient of the user's own. Both are built at once, as the two regions of one
 // op.
 #include "base/check.h"
+#include "ir/describe.h"
 #include "ops/support.h"
 
 #include <heddle/ops.h>
@@ -64,6 +65,12 @@ std::vector<InferredResult> infer(const InferContext& c) {
 
 Tensors gradient(const GradientContext& c) {
   const auto& graph = c.in.empty() ? c.out[0].graph() : c.in[0].graph();
+  if (!c.wanted_captures.empty() && !c.op.attrs.get<bool>("constant_captures")) {
+    throw GraphError(
+        cat("custom_gradient: forward captures ", ir::describe(*graph, c.wanted_captures[0]),
+            ", which depends on what is differentiated, and backward gives no gradient "
+            "of it: make it one of the inputs, or set constant_captures"));
+  }
   std::vector<ir::ValueId> arguments;
   for (const Tensor& t : c.in) arguments.push_back(t.id());
   for (const Tensor& t : c.out) arguments.push_back(t.id());
@@ -84,10 +91,11 @@ const Register entry({
     .doc = "The results of the first region. Its gradient is the second region, which takes the "
            "inputs, the outputs and "
            "the upstream gradients. A captured value that depends on what is differentiated is an "
-           "error.",
+           "error, or a constant with constant_captures.",
     .operands = {{.name = "inputs", .dtypes = kAnyStored, .variadic = true}},
     .attrs = {{"inputs", "those that the second region gives gradients of, in order",
-               std::vector<int64_t>{}}},
+               std::vector<int64_t>{}},
+              {"constant_captures", "captured values get no gradient", false}},
     .results = -1,
     .infer = infer,
     .infer_open = true,
@@ -117,7 +125,8 @@ using base::cat;
 
 Tensors custom_gradient(
     const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward,
-    const std::function<Tensors(const Tensors&, const Tensors&, const Tensors&)>& backward) {
+    const std::function<Tensors(const Tensors&, const Tensors&, const Tensors&)>& backward,
+    const CustomGradientOptions& options) {
   const char* op = "custom_gradient";
   if (!backward) throw GraphError("custom_gradient: backward is an empty function");
   const auto& graph = ops::graph_of(inputs, op);
@@ -148,7 +157,9 @@ Tensors custom_gradient(
         }
         return results;
       });
-  return ops::apply_all(op, inputs, {{"inputs", given}}, {first, second});
+  return ops::apply_all(op, inputs,
+                        {{"inputs", given}, {"constant_captures", options.constant_captures}},
+                        {first, second});
 }
 
 }  // namespace heddle

@@ -194,6 +194,8 @@ struct GradientContext {
   Tensors in, out;           // operands and results (in the graph that is being built)
   Tensors upstream;          // one a result; an invalid Tensor where no gradient flows
   std::vector<bool> wanted;  // one an operand
+  // What the op's regions capture and depends on an x: `gradient` has no way to give its gradient.
+  std::vector<ir::ValueId> wanted_captures = {};
 };
 // One gradient an operand (invalid Tensor: none), not yet summed down over broadcast axes: the
 // driver applies sum_to_like.

@@ -1,4 +1,4 @@
-// Values that custom_gradient's forward takes from outside.
+// Values that custom_gradient's forward takes from outside, and xs that no y depends on.
 #include "support/evaluate.h"
 
 #include <heddle/heddle.h>
@@ -20,13 +20,14 @@ std::string said(const std::function<void()>& f) {
 }
 
 // x * k with k captured; the gradient by x alone.
-Tensor scaled(const Tensor& x, const Tensor& k) {
+Tensor scaled(const Tensor& x, const Tensor& k, const CustomGradientOptions& options = {}) {
   return custom_gradient(
       {x}, [&](const Tensors& v) { return Tensors{v[0] * k}; },
-      [&](const Tensors&, const Tensors&, const Tensors& up) { return Tensors{up[0] * k}; })[0];
+      [&](const Tensors&, const Tensors&, const Tensors& up) { return Tensors{up[0] * k}; },
+      options)[0];
 }
 
-constexpr const char* kRefused = "gradients: the forward function of custom_gradient captures ";
+constexpr const char* kRefused = "custom_gradient: forward captures ";
 
 double value_of(Graph& g, const Tensors& feeds, const std::vector<double>& at, const Tensor& t) {
   std::vector<std::pair<Tensor, Array>> fed;
@@ -71,6 +72,12 @@ TEST(CapturedGradient, ConstantsMayBeCaptured) {
   EXPECT_EQ(value_of(g, {x, k}, {3, 5}, gradients(scaled(x, stop_gradient(x * k)), {x})[0]), 15);
   Tensor whole = cast(cast(k, i32), f64);
   EXPECT_EQ(value_of(g, {x, k}, {3, 5}, gradients(scaled(x, whole) + k, {k})[0]), 1);
+  EXPECT_EQ(value_of(g, {x, k}, {3, 5},
+                     gradients(scaled(x, k, {.constant_captures = true}) + k * k, {k})[0]),
+            10);
+  EXPECT_EQ(
+      value_of(g, {x, k}, {3, 5}, gradients(scaled(x, k, {.constant_captures = true}), {x, k})[0]),
+      5);
   // As an input it has a gradient.
   Tensor both = custom_gradient(
       {x, k}, [](const Tensors& v) { return Tensors{v[0] * v[1]}; },
@@ -78,6 +85,32 @@ TEST(CapturedGradient, ConstantsMayBeCaptured) {
         return Tensors{up[0] * v[1], up[0] * v[0]};
       })[0];
   EXPECT_EQ(value_of(g, {x, k}, {3, 5}, gradients(both, {k})[0]), 3);
+  // backward's captures are differentiated as any operation's.
+  Tensor first = gradients(scaled(x, k, {.constant_captures = true}), {x})[0];
+  EXPECT_EQ(value_of(g, {x, k}, {3, 5}, gradients(first, {k})[0]), 1);
+}
+
+TEST(CapturedGradient, TheOptionIsKeptInText) {
+  Graph g;
+  Tensor x = g.placeholder(f64, {}, "x"), k = g.placeholder(f64, {}, "k");
+  scaled(x, k, {.constant_captures = true}).named("y");
+  Graph again = Graph::from_text(g.to_text());
+  EXPECT_NO_THROW(gradients(again.find("y"), {again.find("k")}));
+}
+
+TEST(UnrelatedGradient, CanBeRefused) {
+  Graph g;
+  Tensor x = g.placeholder(f64, {}, "x"), z = g.placeholder(f64, {}, "z");
+  Tensor y = square(x);
+  EXPECT_EQ(value_of(g, {x, z}, {3, 5}, gradients(y, {z})[0]), 0);
+  EXPECT_EQ(said([&] { gradients(y, {x, z}, {}, {.refuse_unrelated = true}); }),
+            "gradients: no y depends on xs[1] 'z' (refuse_unrelated)");
+  EXPECT_EQ(said([&] { gradients(Tensors{y, z}, {x, z}, Tensors{}, {.refuse_unrelated = true}); }),
+            "no error");
+  EXPECT_NE(said([&] {
+              gradients(stop_gradient(z) * y, {z}, {}, {.refuse_unrelated = true});
+            }).find("'z'"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -12,9 +12,15 @@
 #include <heddle/type.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
 namespace heddle {
 
@@ -116,6 +122,16 @@ Array Array::from_bytes(DType dtype, std::vector<int64_t> shape, std::span<const
   return a;
 }
 
+Array Array::from_elements(DType dtype, std::vector<int64_t> shape, size_t count,
+                           std::span<const std::byte> bytes) {
+  int64_t expected = checked_count(dtype, shape, "Array::from");
+  if (static_cast<int64_t>(count) != expected) {
+    throw GraphError(base::cat("Array::from: the shape ", show(shape), " has ", expected,
+                               " elements, given ", count));
+  }
+  return from_bytes(dtype, std::move(shape), bytes);
+}
+
 namespace {
 
 // The distance between the first and the last byte must be a number of 63 bits.
@@ -161,7 +177,15 @@ bool Array::contiguous() const { return runtime::is_packed(shape_, strides_); }
 
 Device Array::device() const { return storage_ ? Device(storage_->device) : Device(); }
 
-void* Array::data() const { return storage_ ? storage_->data + offset_ : nullptr; }
+void* Array::data() const {
+  if (!storage_) return nullptr;
+  wait();
+  return runtime::address(*this);
+}
+
+void Array::wait() const {
+  if (storage_ && storage_->pending.any()) storage_->pending.wait(runtime::byte_range(*this));
+}
 
 namespace {
 
@@ -186,21 +210,19 @@ Array Array::slice(int axis, int64_t start, int64_t stop, int64_t step) const {
     throw GraphError(base::cat("Array::slice: axis ", axis, " of rank ", rank()));
   auto k = static_cast<size_t>(axis < 0 ? axis + rank() : axis);
   int64_t extent = shape_[k];
-  if (start < 0 || start > extent || stop < 0 || stop > extent || step == 0 || step == INT64_MIN) {
-    throw GraphError(base::cat("Array::slice: ", start, ":", stop, ":", step, " is outside axis ",
-                               k, " of extent ", extent));
-  }
-  // A negative step goes from `start` down to, but not including, `stop`.
-  int64_t distance = step > 0 ? stop - start : start - stop;
-  int64_t stride = std::abs(step);
+  if (step == 0) throw GraphError("Array::slice: step is 0, expected another number");
+  // Walking backwards, the places are -1 .. extent - 1: -1 lies before element 0.
+  int64_t least = step > 0 ? 0 : -1, most = step > 0 ? extent : extent - 1;
+  auto place = [&](int64_t at) { return std::clamp(at < 0 ? at + extent : at, least, most); };
+  int64_t first = place(start), last = place(stop);
+  int64_t distance = step > 0 ? last - first : first - last;
+  // A step beyond the axis is as good as one over it, and its negation cannot overflow.
+  int64_t stride = step > 0 ? std::min(step, extent + 1) : -std::max(step, -extent - 1);
   int64_t count = std::max<int64_t>((distance + stride - 1) / stride, 0);
-  if (count > 0 && start >= extent)
-    throw GraphError(
-        base::cat("Array::slice: start ", start, " is outside axis ", k, " of extent ", extent));
   Array a = *this;
   a.shape_[k] = count;
-  if (count > 0) a.offset_ += advance(dtype_, start * strides_[k], "Array::slice");
-  a.strides_[k] = count > 1 ? strides_[k] * step : strides_[k];
+  if (count > 0) a.offset_ += advance(dtype_, first * strides_[k], "Array::slice");
+  if (count > 1) a.strides_[k] = step > 0 ? strides_[k] * stride : strides_[k] * -stride;
   return a;
 }
 
@@ -250,73 +272,160 @@ Array Array::reshape(std::vector<int64_t> shape) const {
 
 std::vector<std::byte> Array::to_bytes() const {
   check_valid(*this, "Array::to_bytes");
-  std::vector<std::byte> out(static_cast<size_t>(byte_size(dtype_, size())));
-  if (out.empty()) return out;
-  std::vector<int64_t> packed = ops::row_major_strides(shape_);
-  if (storage_->device->host_memory()) {
-    if (contiguous()) {
-      std::memcpy(out.data(), data(), out.size());
-    } else {
-      runtime::strided_copy(dtype_, shape_, out.data(), packed, data(), strides_);
-    }
-    return out;
-  }
-  runtime::StreamLease stream(runtime::context_of(storage_->device));
-  if (contiguous()) {
-    stream->copy_to_host(out.data(), data(), static_cast<int64_t>(out.size()));
-    return out;
-  }
-  runtime::ByteExtent extent = runtime::byte_extent(dtype_, shape_, strides_);
-  std::vector<std::byte> all(static_cast<size_t>(extent.end - extent.begin));
-  stream->copy_to_host(all.data(), static_cast<std::byte*>(data()) + extent.begin,
-                       static_cast<int64_t>(all.size()));
-  runtime::strided_copy(dtype_, shape_, out.data(), packed, all.data() - extent.begin, strides_);
-  return out;
+  wait();
+  return runtime::packed_bytes(*this);
 }
 
 Array Array::to(const Device& device) const {
   check_valid(*this, "Array::to");
-  bool there = storage_->device == device.impl() ||
-               (storage_->device->host_memory() && device.impl()->host_memory());
-  if (there && contiguous()) return *this;
-  Array out = empty(dtype_, shape_, device);
-  if (out.size() == 0) return out;
-  if (there && storage_->device->host_memory()) {
-    runtime::strided_copy(dtype_, shape_, out.data(), out.strides_, data(), strides_);
+  wait();
+  return runtime::copied_to(*this, device.impl());
+}
+
+namespace runtime {
+
+ByteRange byte_range(const Array& a) {
+  ByteExtent extent = byte_extent(a.dtype(), a.shape(), a.strides());
+  const std::byte* first = address(a);
+  return {first + extent.begin, first + std::max(extent.end, extent.begin + 1)};
+}
+
+std::vector<std::byte> packed_bytes(const Array& a) {
+  std::vector<std::byte> out(static_cast<size_t>(byte_size(a.dtype(), a.size())));
+  if (out.empty()) return out;
+  std::vector<int64_t> packed = ops::row_major_strides(a.shape());
+  const std::shared_ptr<target::Device>& device = a.storage()->device;
+  if (device->host_memory()) {
+    if (a.contiguous()) {
+      std::memcpy(out.data(), address(a), out.size());
+    } else {
+      strided_copy(a.dtype(), a.shape(), out.data(), packed, address(a), a.strides());
+    }
     return out;
   }
-  runtime::StreamLease stream(
-      runtime::context_of(device.impl()->host_memory() ? storage_->device : device.impl()));
-  int64_t bytes = byte_size(dtype_, size());
-  if (device.impl()->host_memory() && contiguous()) {
-    stream->copy_to_host(out.data(), data(), bytes);
-  } else if (!device.impl()->host_memory()) {
-    bool direct = storage_->device->host_memory() && contiguous();
-    std::vector<std::byte> packed = direct ? std::vector<std::byte>() : to_bytes();
-    stream->copy_from_host(out.data(), direct ? data() : packed.data(), bytes);
+  StreamLease stream(context_of(device));
+  if (a.contiguous()) {
+    stream->copy_to_host(out.data(), address(a), static_cast<int64_t>(out.size()));
+    return out;
+  }
+  ByteExtent extent = byte_extent(a.dtype(), a.shape(), a.strides());
+  std::vector<std::byte> all(static_cast<size_t>(extent.end - extent.begin));
+  stream->copy_to_host(all.data(), address(a) + extent.begin, static_cast<int64_t>(all.size()));
+  strided_copy(a.dtype(), a.shape(), out.data(), packed, all.data() - extent.begin, a.strides());
+  return out;
+}
+
+Array copied_to(const Array& a, const std::shared_ptr<target::Device>& device) {
+  const std::shared_ptr<target::Device>& from = a.storage()->device;
+  bool there = from == device || (from->host_memory() && device->host_memory());
+  if (there && a.contiguous()) return a;
+  Array out = Array::empty(a.dtype(), a.shape(), Device(device));
+  if (out.size() == 0) return out;
+  if (there && from->host_memory()) {
+    strided_copy(a.dtype(), a.shape(), address(out), out.strides(), address(a), a.strides());
+    return out;
+  }
+  StreamLease stream(context_of(device->host_memory() ? from : device));
+  int64_t bytes = byte_size(a.dtype(), a.size());
+  if (device->host_memory() && a.contiguous()) {
+    stream->copy_to_host(address(out), address(a), bytes);
+  } else if (!device->host_memory()) {
+    bool direct = from->host_memory() && a.contiguous();
+    std::vector<std::byte> packed = direct ? std::vector<std::byte>() : packed_bytes(a);
+    stream->copy_from_host(address(out), direct ? address(a) : packed.data(), bytes);
     stream->synchronize();
   } else {
-    std::vector<std::byte> packed = to_bytes();
-    std::memcpy(out.data(), packed.data(), packed.size());
+    std::vector<std::byte> packed = packed_bytes(a);
+    std::memcpy(address(out), packed.data(), packed.size());
   }
   return out;
 }
 
+}  // namespace runtime
+
+namespace {
+
+// The value as a T, by the rule of to_vector; nullopt: T does not have it.
+template <class T>
+std::optional<T> converted(double v) {
+  if constexpr (std::is_floating_point_v<T>) {
+    auto nearest = static_cast<T>(v);
+    return std::isinf(nearest) && !std::isinf(v) ? std::nullopt : std::optional<T>(nearest);
+  } else {
+    double limit = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    double least = std::is_signed_v<T> ? -limit : 0;
+    if (!(v >= least && v < limit) || v != std::trunc(v)) return std::nullopt;
+    return static_cast<T>(v);
+  }
+}
+
+template <class T, class Integer>
+std::optional<T> converted_integer(Integer v) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(v);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return v == 0 || v == 1 ? std::optional<bool>(v == 1) : std::nullopt;
+  } else {
+    return std::in_range<T>(v) ? std::optional<T>(static_cast<T>(v)) : std::nullopt;
+  }
+}
+
+template <class T>
+std::string target_name() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return "bool";
+  } else {
+    return std::string(name(dtype_of<T>()));
+  }
+}
+
+template <class Value>
+std::string show_value(Value v) {
+  if constexpr (std::is_floating_point_v<Value>) {
+    std::array<char, 32> text{};
+    auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), v);
+    return {text.data(), end};
+  } else {
+    return std::to_string(v);
+  }
+}
+
+// Row-major number -> "[1,2]".
+std::string place_of(size_t flat, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> at(shape.size());
+  auto rest = static_cast<int64_t>(flat);
+  for (size_t k = shape.size(); k-- > 0; rest /= shape[k]) at[k] = rest % shape[k];
+  return show(at);
+}
+
+}  // namespace
+
 template <class T>
 std::vector<T> Array::to_vector() const {
   base::StandardFloatingPoint mode;
+  check_valid(*this, "Array::to_vector");
   ops::HostTensor host = ops::from_bytes(dtype_, shape_, to_bytes());
   std::vector<T> out;
   out.reserve(static_cast<size_t>(size()));
-  if (!host.c.empty()) {
+  if (is_complex(dtype_)) {
     throw GraphError(
         base::cat("Array::to_vector: ", name(dtype_), " elements are complex: use to_bytes()"));
   }
-  for (double v : host.f) out.push_back(static_cast<T>(v));
-  if (dtype_ == DType::u64) {
-    for (int64_t v : host.i) out.push_back(static_cast<T>(static_cast<uint64_t>(v)));
-  } else {
-    for (int64_t v : host.i) out.push_back(static_cast<T>(v));
+  auto add = [&](std::optional<T> value, auto element) {
+    if (!value) {
+      throw GraphError(base::cat("Array::to_vector: element ", place_of(out.size(), shape_), " of ",
+                                 name(dtype_), show(shape_), " is ", show_value(element),
+                                 ", which is no value of ", target_name<T>()));
+    }
+    out.push_back(*value);
+  };
+  for (double v : host.f) add(converted<T>(v), v);
+  for (int64_t v : host.i) {
+    if (dtype_ == DType::u64) {
+      add(converted_integer<T>(static_cast<uint64_t>(v)), static_cast<uint64_t>(v));
+    } else {
+      add(converted_integer<T>(v), v);
+    }
   }
   return out;
 }

@@ -50,7 +50,7 @@ void launch(const Array& strided, void* packed, bool scatter, target::Device& de
   symbols.insert(symbols.end(), strides.begin(), strides.end());
   symbols.push_back(-extent.begin / word);
   symbols.push_back((extent.end - extent.begin) / word);
-  void* flat = static_cast<std::byte*>(strided.data()) + extent.begin;
+  void* flat = address(strided) + extent.begin;
   std::vector<void*> buffers =
       scatter ? std::vector<void*>{packed, flat} : std::vector<void*>{flat, packed};
   KernelRef kernel = strided_kernel(device, word, static_cast<int>(shape.size()), scatter);
@@ -63,14 +63,15 @@ void pack_on_device(const Array& from, const Array& to, target::Device& device,
                     target::Stream& stream) {
   if (from.size() == 0) return;
   if (device.host_memory()) {
-    strided_copy(from.dtype(), from.shape(), to.data(), to.strides(), from.data(), from.strides());
+    strided_copy(from.dtype(), from.shape(), address(to), to.strides(), address(from),
+                 from.strides());
   } else if (from.contiguous() && to.contiguous()) {
-    stream.recorder().copy(to.data(), from.data(), byte_size(from.dtype(), from.size()));
+    stream.recorder().copy(address(to), address(from), byte_size(from.dtype(), from.size()));
   } else if (to.contiguous()) {
-    launch(from, to.data(), false, device, stream);
+    launch(from, address(to), false, device, stream);
   } else {
     HD_CHECK(from.contiguous(), "one side of a device copy is packed");
-    launch(to, from.data(), true, device, stream);
+    launch(to, address(from), true, device, stream);
   }
 }
 

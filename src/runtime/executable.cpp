@@ -42,8 +42,10 @@ void run_sync(const std::shared_ptr<const Executable::Impl>& impl, Run& run,
     run.start(stream);
     stream.synchronize();
     run.finish();
+    run.wrote();
   };
   try {
+    run.wait_for_writers();
     if (options.queue != nullptr) {
       queue_of(*impl, options)->run_now(work);
     } else {
@@ -69,6 +71,7 @@ Job make_job(const std::shared_ptr<Run>& run) {
   Job job;
   job.start = [run](target::Stream& stream) { run->start(stream); };
   job.finish = [run](std::exception_ptr) { run->finish(); };
+  job.begin = [run](const runtime::CompletionRef& own) { return run->begin(own); };
   if (!run->on_host()) {
     run->share_instance();
     job.ahead_bytes = [run](const target::Stream& stream) { return run->ahead_bytes(stream); };
@@ -191,6 +194,12 @@ std::string Executable::describe() const {
     return "evaluated by the judge, operation by operation\n" + ir::print(*impl_->reference);
   std::string text = plan::describe(*impl_->plan);
   if (!impl_->tuning.empty()) text += impl_->tuning + "\n";
+  if (int64_t feeds = impl_->copied_feeds.load(); feeds > 0) {
+    text += base::cat("the last run copied ", feeds, " of ", impl_->plan->inputs.size(),
+                      " feeds from other memory to ", impl_->device->name(), " (",
+                      impl_->copied_bytes.load(), " bytes): feed arrays that live there, as ",
+                      "Array::to gives them, to save that\n");
+  }
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include "plan/instance.h"
 #include "plan/plan.h"
 #include "runtime/devices.h"
+#include "runtime/pending.h"
 #include "runtime/queue.h"
 #include "runtime/variables.h"
 
@@ -32,6 +33,8 @@ struct Executable::Impl {
   std::string tuning;  // what CompileOptions::autotune chose; empty: it was not asked
   int64_t bytes = 0;   // held while the executable lives, for bounded caches
 
+  // Feeds of the last run that had to be copied from the memory of another device.
+  mutable std::atomic<int64_t> copied_feeds{0}, copied_bytes{0};
   mutable plan::LayoutCache layouts;
   mutable plan::InstancePool instances;
   std::shared_ptr<const plan::Layout> fixed;  // plans without symbols
@@ -58,6 +61,11 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   const std::vector<Array>& outputs() const { return outputs_; }
+  // For asynchronous runs: marks what `own` will write; gives the runs that it follows.
+  std::vector<Predecessor> begin(const CompletionRef& own) const;
+  // For others: waits for those runs, before; forgets those whose results are written over, after.
+  void wait_for_writers() const;
+  void wrote() const;
   void start(target::Stream& stream);
   void finish();
   // In a queue: the next run on the stream may use what this one has prepared.

@@ -197,12 +197,20 @@ bool Queue::State::may_start(const runtime::Job& job) const {
   if (wrapped) return true;
   if (unstarted_.load() != 0 || !room_for(job)) return false;
   return std::all_of(job.wait_for.begin(), job.wait_for.end(),
-                     [](const auto& e) { return e.first.state()->reached(e.second); });
+                     [](const auto& e) { return e.first.state()->reached(e.second); }) &&
+         std::all_of(job.after.begin(), job.after.end(), [&](const runtime::Predecessor& p) {
+           return p.run->done() || p.run->belongs_to(this);
+         });
 }
 
 // What can start does so here, and costs no other thread anything unless its end is awaited.
 void Queue::State::submit(runtime::Job job) {
   std::lock_guard lock(submitting_);
+  if (job.begin) {
+    job.completion = std::make_shared<runtime::Completion>(weak_from_this());
+    job.after = job.begin(job.completion);
+    job.begin = nullptr;
+  }
   job.awaited |= job.alone || !job.signal.empty();
   if (may_start(job)) {
     bool awaited = job.awaited;
@@ -223,9 +231,24 @@ void Queue::State::submit(runtime::Job job) {
   });
 }
 
+// Those of this queue have been given to the stream before.
+void Queue::State::wait_for_predecessor(const runtime::Predecessor& before) {
+  std::exception_ptr error = before.run->error();
+  if (!error && !before.run->belongs_to(this)) {
+    try {
+      before.run->wait();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  if (error && before.read) std::rethrow_exception(error);
+}
+
 std::exception_ptr Queue::State::start(runtime::Job& job) {
   try {
     for (const auto& [event, value] : job.wait_for) event.state()->wait_value(value);
+    for (const runtime::Predecessor& p : job.after) wait_for_predecessor(p);
+    job.after.clear();
     std::lock_guard lock(use_);
     if (job.start) job.start(*stream);
   } catch (...) {
@@ -243,6 +266,7 @@ Queue::State::Given Queue::State::give(runtime::Job job) {
   held_bytes_ += flight.job.held_bytes;
   ahead_bytes_ += flight.bytes;
   in_flight_.fetch_add(1, std::memory_order_release);
+  if (flight.job.completion) flight.job.completion->start(given.ticket, flight.error);
   flights_.push_back(std::move(flight));
   if (!sweeping_ && much_in_flight()) given.sweep = sweeping_ = true;
   return given;
@@ -280,6 +304,7 @@ int64_t Queue::State::last_ticket() {
 
 void Queue::State::finish(Flight& flight, const std::exception_ptr& error) {
   std::exception_ptr first = flight.error ? flight.error : error;
+  if (flight.job.completion) flight.job.completion->finish(first);
   for (const auto& [event, value] : flight.job.signal) event.state()->signal(value, first);
   try {
     if (flight.job.finish) flight.job.finish(first);
@@ -366,6 +391,22 @@ void Queue::State::finish_given() {
   if (error) keep(error);
 }
 
+void Queue::State::wait_for(const runtime::Completion& job) {
+  worker.check_lost();
+  bool host = context.device()->host_memory(), here = worker.is_this_thread();
+  if (here && (host || !job.started())) {
+    throw GraphError(
+        "wait: a completion handler reads the result of a later run of its own queue, which starts "
+        "only when the handler has returned");
+  }
+  if (host) return job.wait_until_done();
+  job.wait_until_started();
+  if (job.done() || job.error()) return;
+  if (std::exception_ptr error = wait_for_work(nullptr)) std::rethrow_exception(error);
+  // The worker's thread finishes what is awaited, and in a completion handler it is this one.
+  if (!here) settle(job.ticket(), nullptr);
+}
+
 void Queue::State::wait() {
   worker.wait();
   finish_given();
@@ -421,6 +462,14 @@ void CommandBuffer::commit() {
   state_->queue->submit(std::move(jobs));
 }
 
-void CommandBuffer::wait() { state_->queue->wait(); }
+void CommandBuffer::wait() {
+  {
+    std::lock_guard lock(state_->mutex);
+    if (!state_->committed)
+      throw GraphError(
+          "CommandBuffer::wait: the buffer was not committed, expected commit() before");
+  }
+  state_->queue->wait();
+}
 
 }  // namespace heddle

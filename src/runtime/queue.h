@@ -1,6 +1,7 @@
 // Queues and events: work in order on one device, given by any thread.
 #pragma once
 
+#include "runtime/pending.h"
 #include "target/target.h"
 
 #include <heddle/device.h>
@@ -32,6 +33,7 @@ class Worker {
   void submit(std::function<void()> job);
   void wait() const;  // until every job so far is done
   bool lost() const;  // its thread stayed in the process that this one was forked from
+  void check_lost() const;
   bool is_this_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
   int64_t pending() const { return core_->pending.load(std::memory_order_acquire); }
 
@@ -47,11 +49,16 @@ class Worker {
     std::unique_ptr<std::thread> parent_thread;
   };
   static void loop(const std::shared_ptr<Core>& core);
-  void check_lost() const;
   std::shared_ptr<Core> core_ = std::make_shared<Core>();
   std::unique_ptr<std::thread> thread_;  // null: not begun
   std::atomic<pid_t> process_{0};        // that has the thread; 0: none yet
   std::atomic<std::thread::id> thread_id_{};
+};
+
+// A run that another one comes after, because it writes what that one reads or writes.
+struct Predecessor {
+  CompletionRef run;
+  bool read = false;  // its failure is that of the reader
 };
 
 // One run as a queue sees it. `start` gives the work to the stream; `finish` is called once when it
@@ -60,6 +67,11 @@ struct Job {
   std::function<void(target::Stream&)> start;
   std::function<void(std::exception_ptr)> finish;
   std::vector<std::pair<Event, uint64_t>> wait_for, signal;
+  // Called when the queue takes the job: marks what it writes with its completion, and gives the
+  // runs of any queue that it comes after.
+  std::function<std::vector<Predecessor>(const CompletionRef&)> begin;
+  CompletionRef completion;
+  std::vector<Predecessor> after;
   // Bytes that it takes of the device besides those of work on this stream that is not done; null:
   // 0.
   std::function<int64_t(const target::Stream&)> ahead_bytes;
@@ -82,11 +94,11 @@ struct Event::State {
   bool reached(uint64_t at_least) const;
 };
 
-struct Queue::State : std::enable_shared_from_this<Queue::State> {
+struct Queue::State : std::enable_shared_from_this<Queue::State>, runtime::CompletionSource {
   State(runtime::DeviceContext& device_context, std::unique_ptr<target::Stream> own,
         bool is_wrapped = false)
       : context(device_context), stream(std::move(own)), wrapped(is_wrapped) {}
-  ~State();
+  ~State() override;
   // What a Queue holds: jobs keep the state itself, and the last Queue to go waits for them.
   static std::shared_ptr<State> make(runtime::DeviceContext& context,
                                      std::unique_ptr<target::Stream> stream,
@@ -99,6 +111,8 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   void run_now(const std::function<void(target::Stream&)>& f);
   void wait();           // rethrows the first error since the last wait
   void wait_for_jobs();  // their errors stay for wait()
+  // For what reads the results of one job.
+  void wait_for(const runtime::Completion& job) override;
   // Waits for what the stream has and lets go of what that used.
   void finish_given();
   // Jobs that are not finished.
@@ -124,6 +138,7 @@ struct Queue::State : std::enable_shared_from_this<Queue::State> {
   bool may_start(const runtime::Job& job) const;
   bool room_for(const runtime::Job& job) const;
   std::exception_ptr start(runtime::Job& job);
+  void wait_for_predecessor(const runtime::Predecessor& before);
   Given give(runtime::Job job);
   void give_in_turn(runtime::Job job);
   std::exception_ptr wait_for_work(target::Mark* mark) const;

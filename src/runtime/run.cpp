@@ -61,20 +61,15 @@ bool have_shapes(const Plan& plan, const Layout& layout, const std::vector<Array
   return true;
 }
 
-struct Range {
-  const std::byte *begin, *end;
-  bool meets(const Range& o) const { return begin < o.end && o.begin < end; }
-};
-
-Range range_of(const Array& a) {
+ByteRange range_of(const Array& a) {
   ByteExtent extent = byte_extent(a.dtype(), a.shape(), a.strides());
-  auto* data = static_cast<const std::byte*>(a.data());
+  const std::byte* data = address(a);
   return {data + extent.begin, data + extent.end};
 }
 
 // The memory of a feed or an output, in the order of addresses.
 struct Span {
-  Range range;
+  ByteRange range;
   size_t index = 0;
   bool output = false;
   bool operator<(const Span& o) const { return range.begin < o.range.begin; }
@@ -99,7 +94,7 @@ void for_shared_outputs(std::vector<Span>& spans, const Found& found) {
   std::sort(spans.begin(), spans.end());
   const std::byte* end = nullptr;  // of all before
   for (size_t k = 0; k < spans.size(); ++k) {
-    const Range& range = spans[k].range;
+    const ByteRange& range = spans[k].range;
     bool before = k > 0 && range.begin < end;
     bool after = k + 1 < spans.size() && spans[k + 1].range.begin < range.end;
     if (spans[k].output && (before || after)) found(spans[k].index);
@@ -113,7 +108,9 @@ std::optional<std::pair<size_t, size_t>> overlapping_outputs(const std::vector<A
   std::vector<Span>& spans = scratch_spans();
   add_spans(outputs, true, spans);
   auto pair = [](const Span& a, const Span& b) { return std::minmax(a.index, b.index); };
-  auto data = [&](const Span& s) { return static_cast<const std::byte*>(outputs[s.index].data()); };
+  auto data = [&](const Span& s) {
+    return static_cast<const std::byte*>(address(outputs[s.index]));
+  };
   auto storage = [&](const Span& s) { return outputs[s.index].storage().get(); };
 
   std::sort(spans.begin(), spans.end(),
@@ -154,7 +151,7 @@ const std::array<uint8_t, kDTypeCount> kAlignmentMasks = [] {
 }();
 
 bool aligned(const Array& a) {
-  return (reinterpret_cast<uintptr_t>(a.data()) &
+  return (reinterpret_cast<uintptr_t>(address(a)) &
           kAlignmentMasks[static_cast<size_t>(a.dtype())]) == 0;
 }
 
@@ -288,6 +285,35 @@ int64_t Run::held_bytes() const {
   return bytes;
 }
 
+void Run::wait_for_writers() const {
+  for (const Array& in : inputs_) in.wait();
+  for (const Array& out : outputs_) {
+    try {
+      out.wait();
+    } catch (const std::exception&) {  // of what is written over now
+    }
+  }
+}
+
+void Run::wrote() const {
+  for (const Array& out : outputs_) {
+    if (out.storage()->pending.any()) out.storage()->pending.overwritten(byte_range(out));
+  }
+}
+
+std::vector<Predecessor> Run::begin(const CompletionRef& own) const {
+  std::vector<Predecessor> before;
+  auto follow = [&](const Array& a, bool reads) {
+    if (!a.storage()->pending.any()) return;
+    for (CompletionRef& run : a.storage()->pending.of(byte_range(a)))
+      before.push_back({std::move(run), reads});
+  };
+  for (const Array& in : inputs_) follow(in, true);
+  for (const Array& out : outputs_) follow(out, false);
+  for (const Array& out : outputs_) out.storage()->pending.add(byte_range(out), own);
+  return before;
+}
+
 void Run::start(target::Stream& stream) {
   if (impl_->state) {
     impl_->state->gate().enter(impl_->writes);
@@ -331,6 +357,7 @@ void Run::drop_instance(target::Stream& stream) {
 
 void Run::start_plan(target::Stream& stream) {
   target::Device& device = *impl_->device;
+  int64_t copied = 0, copied_bytes = 0;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Array& in = inputs_[i];
     if (usable(in, device)) continue;
@@ -338,16 +365,19 @@ void Run::start_plan(target::Stream& stream) {
       staged_inputs_[i] = Array::empty(in.dtype(), in.shape(), Device(impl_->device));
       pack_on_device(in, staged_inputs_[i], device, stream);
     } else {
-      staged_inputs_[i] = in.to(Device(impl_->device));
+      staged_inputs_[i] = copied_to(in, impl_->device);
+      ++copied, copied_bytes += byte_size(in.dtype(), in.size());
     }
   }
+  impl_->copied_feeds.store(copied, std::memory_order_relaxed);
+  impl_->copied_bytes.store(copied_bytes, std::memory_order_relaxed);
   take_instance(stream);
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    instance_->set_input(i, (staged_inputs_[i].valid() ? staged_inputs_[i] : inputs_[i]).data());
+    instance_->set_input(i, address(staged_inputs_[i].valid() ? staged_inputs_[i] : inputs_[i]));
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     instance_->set_output(i,
-                          (staged_outputs_[i].valid() ? staged_outputs_[i] : outputs_[i]).data());
+                          address(staged_outputs_[i].valid() ? staged_outputs_[i] : outputs_[i]));
   }
   stream.limit_threads(impl_->options.threads);
   execute(stream);
@@ -357,12 +387,12 @@ void Run::start_plan(target::Stream& stream) {
       pack_on_device(staged_outputs_[i], outputs_[i], device, stream);
     } else {
       stream.synchronize();
-      std::vector<std::byte> bytes = staged_outputs_[i].to_bytes();
+      std::vector<std::byte> bytes = packed_bytes(staged_outputs_[i]);
       Array host = Array::from_bytes(outputs_[i].dtype(), outputs_[i].shape(), bytes);
       HD_CHECK(outputs_[i].storage()->device->host_memory(),
                "outputs on another device are not supported");
-      strided_copy(host.dtype(), host.shape(), outputs_[i].data(), outputs_[i].strides(),
-                   host.data(), host.strides());
+      strided_copy(host.dtype(), host.shape(), address(outputs_[i]), outputs_[i].strides(),
+                   address(host), host.strides());
     }
   }
 }
@@ -400,14 +430,15 @@ void Run::finish() {
 
 namespace {
 
-// Packed arrays of this shape in host memory, which no run but ours stages.
+// Packed arrays of this shape in host memory, which no asynchronous run writes.
 bool fits(const Array& a, DType dtype, const std::vector<int64_t>& shape) {
   return a.valid() && a.dtype() == dtype && a.shape() == shape &&
-         a.storage()->device->host_memory() && is_packed(a.shape(), a.strides()) && aligned(a);
+         a.storage()->device->host_memory() && is_packed(a.shape(), a.strides()) && aligned(a) &&
+         !a.storage()->pending.any();
 }
 
-Range packed_range(const Array& a, int64_t bytes) {
-  auto* begin = static_cast<const std::byte*>(a.data());
+ByteRange packed_range(const Array& a, int64_t bytes) {
+  const std::byte* begin = address(a);
   return {begin, begin + bytes};
 }
 
@@ -456,8 +487,8 @@ class WarmInstance {
     std::unique_ptr<plan::Instance> instance = std::move(instance_);
     HostStream stream(false);
     attach(impl_, *instance, stream);
-    for (size_t i = 0; i < inputs.size(); ++i) instance->set_input(i, inputs[i].data());
-    for (size_t i = 0; i < outputs.size(); ++i) instance->set_output(i, outputs[i].data());
+    for (size_t i = 0; i < inputs.size(); ++i) instance->set_input(i, address(inputs[i]));
+    for (size_t i = 0; i < outputs.size(); ++i) instance->set_output(i, address(outputs[i]));
     stream.limit_threads(impl_.options.threads);
     count_launches(*impl_.plan);
     instance->execute(stream);
@@ -502,7 +533,7 @@ bool run_fast(const Executable::Impl& impl, const std::vector<Array>& inputs,
 }
 
 ops::HostTensor to_host_tensor(const Array& array) {
-  return ops::from_bytes(array.dtype(), array.shape(), array.to_bytes());
+  return ops::from_bytes(array.dtype(), array.shape(), packed_bytes(array));
 }
 
 void from_host_tensor(const ops::HostTensor& tensor, const Array& to) {
@@ -512,7 +543,7 @@ void from_host_tensor(const ops::HostTensor& tensor, const Array& to) {
   if (bytes.empty()) return;
   if (!to.storage()->device->host_memory())
     throw UnsupportedError("judge: outputs must be in host memory");
-  strided_copy(to.dtype(), to.shape(), to.data(), to.strides(), bytes.data(),
+  strided_copy(to.dtype(), to.shape(), address(to), to.strides(), bytes.data(),
                ops::row_major_strides(to.shape()));
 }
 

@@ -132,18 +132,66 @@ TEST(Array, MistakesAreNamed) {
               "Array::empty: the dtype is unknown");
   hd::Array a = iota({3, 4});
   EXPECT_NE(message([&] { a.slice(2, 0, 1); }).find("axis 2 of rank 2"), std::string::npos);
-  EXPECT_NE(message([&] { a.slice(0, 0, 4); }).find("extent 3"), std::string::npos);
+  EXPECT_NE(message([&] { a.slice(0, 0, 3, 0); }).find("step is 0"), std::string::npos);
   EXPECT_NE(message([&] { a.transpose({0, 0}); }).find("permutation"), std::string::npos);
   EXPECT_NE(message([&] { a.broadcast_to({2, 4}); }).find("[3,4]"), std::string::npos);
   EXPECT_NE(message([&] { a.transpose({1, 0}).reshape({12}); }).find("not contiguous"),
             std::string::npos);
-  EXPECT_NE(message([] { hd::Array::from<float>({3}, {1, 2}); }).find("12 bytes, given 8"),
+  EXPECT_EQ(message([] { hd::Array::from<float>({3}, {1, 2}); }),
+            "Array::from: the shape [3] has 3 elements, given 2");
+  std::vector<std::byte> eight(8);
+  EXPECT_NE(message([&] { hd::Array::from_bytes(hd::f32, {3}, eight); }).find("12 bytes, given 8"),
             std::string::npos);
   EXPECT_NE(message([] { hd::Array::zeros(hd::f32, {-1}); }).find("negative"), std::string::npos);
   EXPECT_NE(
       message([] { hd::Array::empty(hd::f32, {int64_t{1} << 40, int64_t{1} << 40}); }).find("2^63"),
       std::string::npos);
   EXPECT_NE(message([] { hd::Array().to_bytes(); }).find("empty"), std::string::npos);
+}
+
+// Every start, stop and step of Python's slices; the elements are counted off one by one.
+TEST(Array, SlicesAsNumPyDoes) {
+  constexpr int64_t kFar = INT64_MAX;
+  for (int64_t n : {0, 1, 2, 5}) {
+    hd::Array x = iota({n});
+    for (int64_t step : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{-1}, int64_t{-2},
+                         int64_t{-7}, kFar, INT64_MIN}) {
+      std::vector<int64_t> ends{-kFar - 1, kFar};
+      for (int64_t e = -n - 2; e <= n + 2; ++e) ends.push_back(e);
+      for (int64_t start : ends) {
+        for (int64_t stop : ends) {
+          // CPython's rule: PySlice_AdjustIndices.
+          auto adjusted = [&](int64_t at) {
+            if (at < 0) {
+              at += n;
+              if (at < 0) at = step < 0 ? -1 : 0;
+            } else if (at >= n) {
+              at = step < 0 ? n - 1 : n;
+            }
+            return at;
+          };
+          Values expected;
+          int64_t first = adjusted(start), last = adjusted(stop);
+          for (int64_t k = first; step > 0 ? k < last : k > last; k += step) {
+            expected.push_back(static_cast<float>(k));
+            if (step > n || step < -n) break;
+          }
+          ASSERT_EQ(x.slice(0, start, stop, step).to_vector<float>(), expected)
+              << n << ": " << start << " " << stop << " " << step;
+        }
+      }
+    }
+  }
+  // V19: reversed as a view, along each axis, and fed.
+  hd::Array m = iota({2, 3});
+  EXPECT_EQ(m.slice(1, -1, -4, -1).to_vector<float>(), (Values{2, 1, 0, 5, 4, 3}));
+  EXPECT_EQ(m.slice(0, -1, -3, -1).to_vector<float>(), (Values{3, 4, 5, 0, 1, 2}));
+  hd::Graph g;
+  hd::Tensor x = g.placeholder(hd::f32, {3}, "x");
+  EXPECT_EQ(g.run({{x, hd::Array::from<float>({3}, {1, 2, 3}).slice(0, -1, -4, -1)}}, {x + 0.0}, {},
+                  hd::test::runtime_device())[0]
+                .to_vector<float>(),
+            (Values{3, 2, 1}));
 }
 
 TEST(Array, WrapReleasesOnce) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -17,6 +18,13 @@ using Values = std::vector<float>;
 inline Device runtime_device() {
   const char* name = std::getenv("HEDDLE_TEST_DEVICE");
   return device(name != nullptr && *name != 0 ? name : "interpreter");
+}
+
+// Is the CPU backend there? Builds under a sanitizer leave it out.
+inline bool has_cpu() {
+  std::vector<DeviceReport> all = devices();
+  return std::any_of(all.begin(), all.end(),
+                     [](const DeviceReport& d) { return d.name == "cpu" && d.reason.empty(); });
 }
 
 // The sentence of the error that f throws.

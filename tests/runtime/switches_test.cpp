@@ -7,11 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
 namespace hd = heddle;
 
@@ -60,13 +58,6 @@ TEST(Switches, NumbersThatCannotBeReadNameTheSwitch) {
   });
 }
 
-// Builds under a sanitizer leave the CPU backend out.
-bool has_cpu() {
-  std::vector<hd::DeviceReport> all = hd::devices();
-  return std::any_of(all.begin(), all.end(),
-                     [](const hd::DeviceReport& d) { return d.name == "cpu" && d.reason.empty(); });
-}
-
 // In processes of their own, since devices are looked for once.
 [[noreturn]] void in_child(const char* name, const char* value) {
   ::unsetenv("HEDDLE_DEVICE");
@@ -93,7 +84,7 @@ TEST_F(SwitchesDeathTest, AWrongBackendPathIsAnError) {
 }
 
 TEST_F(SwitchesDeathTest, WrongNumbersOfThreadsNameTheSwitch) {
-  if (!has_cpu()) GTEST_SKIP() << "the CPU backend is not installed";
+  if (!heddle::test::has_cpu()) GTEST_SKIP() << "the CPU backend is not installed";
   for (const char* wrong : {"many", "0", "-1", "1.5", "99999999999999999999"})
     EXPECT_EXIT(in_child("HEDDLE_THREADS", wrong), testing::ExitedWithCode(3),
                 "error: HEDDLE_THREADS is '");

@@ -49,6 +49,7 @@ std::vector<InferredResult> infer_pad(const InferContext& c) {
 std::vector<HostTensor> judge_pad(const JudgeContext& c) {
   PaddingMode mode = padding_mode(c.attrs, "mode");
   auto value = c.attrs.get<double>("value");
+  if (c.in[0]->dtype == DType::boolean) value = value != 0 ? 1 : 0;
   HostTensor out(c.in[0]->dtype, concrete_shape(c.result_types[0]));
   std::vector<int64_t> before;
   for (const Expr& e : pads(c.attrs, "before")) before.push_back(c.number(e));

@@ -114,8 +114,8 @@ void check_windows(const InferContext& c, const Shape& x, const Shape& weights) 
   if (rank > x.size())
     c.fail(cat("weights ", to_string(weights), " have more axes than x ", to_string(x)));
   for (size_t k = 0; k < rank; ++k)
-    if (weights[k].upper() < 1)
-      c.fail(cat("weights ", to_string(weights), " are empty along axis ", k));
+    c.require_at_least(weights[k], 1,
+                       cat("weights ", to_string(weights), " are empty along axis ", k));
   for (const char* which : {"strides", "dilations"}) {
     const auto& v = c.attrs.get<std::vector<int64_t>>(which);
     if (!v.empty() && v.size() != rank)

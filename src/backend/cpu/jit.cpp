@@ -208,6 +208,11 @@ orc::SymbolMap library_symbols(orc::LLJIT& jit) {
   add("pow", static_cast<F2>(std::pow));
   add("fmod", static_cast<F2>(std::fmod));
   add("fmodf", static_cast<S2>(std::fmod));
+  // What LLVM makes of a comparison and a choice between two halves, of which one is no NaN.
+  add("fmin", static_cast<F2>(std::fmin));
+  add("fminf", static_cast<S2>(std::fmin));
+  add("fmax", static_cast<F2>(std::fmax));
+  add("fmaxf", static_cast<S2>(std::fmax));
   add("fma", static_cast<F3>(std::fma));
   add("fmaf", static_cast<S3>(std::fma));
   add("floor", static_cast<F1>(std::floor));

@@ -235,6 +235,20 @@ TEST(NumericRange, LayerNormHasTheBitsOfItsFormula) {
 
 // 1 and four times 0.0019 in bf16, whose numbers near 1 are 0.0078125 apart: rounded once, or after
 // every operation, which then never moves.
+// Extremes beside a plain number, of values that are known to be no NaN: LLVM makes calls of them.
+TEST(HalfTypes, ExtremesBesideANumber) {
+  for (DType d : {f16, bf16, f32, f64}) {
+    Graph g;
+    ops::HostTensor x = floats({5}, {-2, -0.5, 0, 1, 3}, d);
+    Tensor t = g.placeholder(d, {5}), a = abs(t), k = constant_like(t, 0.75);
+    EXPECT_EQ(evaluate({{t, x}}, maximum_number(k, a)).f,
+              (std::vector<double>{2, 0.75, 0.75, 1, 3}));
+    EXPECT_EQ(evaluate({{t, x}}, minimum_number(a, k)).f,
+              (std::vector<double>{0.75, 0.5, 0, 0.75, 0.75}));
+    EXPECT_EQ(evaluate({{t, x}}, maximum(a, k)).f, (std::vector<double>{2, 0.75, 0.75, 1, 3}));
+  }
+}
+
 TEST(HalfTypes, AFusedChainRoundsOnce) {
   Graph g;
   Tensor x = g.placeholder(DType::bf16, {3}, "x"), y = x;

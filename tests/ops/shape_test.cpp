@@ -214,6 +214,19 @@ TEST(Pad, P02P03EveryModeAsNumPy) {
   EXPECT_EQ(run(one, 2, 1, PaddingMode::reflect), "f64[4] 4 4 4 4");
 }
 
+// A number is true as a boolean where it is not 0, also below 0 and between whole numbers.
+TEST(Pad, FillsOfBooleans) {
+  for (double value : {-2.25, 0.0, 0.5, 1.0, 3.0}) {
+    Graph g;
+    ops::HostTensor x(bool_, {2});
+    x.i = {0, 1};
+    Fed f = fed(g, x);
+    Tensor y = pad(f.tensor, {.before = {1}, .after = {1}, .value = value});
+    int64_t outside = value != 0 ? 1 : 0;
+    EXPECT_EQ(evaluate({f}, y).i, (std::vector<int64_t>{outside, 0, 1, outside})) << value;
+  }
+}
+
 TEST(Pad, P05LongAxis) {
   Graph g;
   Fed x = fed(g, iota({131072}));

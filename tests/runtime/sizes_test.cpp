@@ -52,7 +52,12 @@ std::vector<Case> cases() {
          options.padding = hd::WindowPadding::valid;
          return hd::stencil(x, ones, options);
        },
-       3, 2, "stencil: the window 3 along axis 0 is longer than the padded x"}};
+       3, 2, "stencil: the window 3 along axis 0 is longer than the padded x"},
+      {"empty window",
+       [](const hd::Tensor& x) {
+         return hd::stencil(hd::broadcast_to(hd::constant_like(x, 1), {5}), x, {});
+       },
+       2, 0, "stencil: weights"}};
 }
 
 hd::Array zeros(int64_t n) { return hd::Array::zeros(hd::f32, {n}); }

@@ -277,7 +277,8 @@ KernelCase window(const std::string& name, int64_t h, int64_t w) {
   return k.done(1e-6);
 }
 
-KernelCase gather(const std::string& name, int64_t rows, int64_t width) {
+// `upper`: of the bound index, beyond the table's 49 where it is not known.
+KernelCase gather(const std::string& name, int64_t rows, int64_t width, int64_t upper = 49) {
   Maker k(name);
   BufferId table = k.buffer("table", DType::f32, {Expr(50), Expr(width)}),
            index = k.buffer("index", DType::i32, {Expr(rows)});
@@ -287,7 +288,7 @@ KernelCase gather(const std::string& name, int64_t rows, int64_t width) {
   NodeId v = b.cast(b.load(DType::i32, {index, {at(r)}}), DType::i64);
   v = b.binary(ScalarOp::max, b.binary(ScalarOp::min, v, b.constant_int(DType::i64, 49)),
                b.constant_int(DType::i64, 0));
-  SymbolRef s = b.bind(v, 0, 49);
+  SymbolRef s = b.bind(v, 0, upper);
   b.store({out, {at(r), at(c)}}, b.load(DType::f32, {table, {Expr(s), at(c)}}));
   k.nest({{r, c}, {phase({}, b)}, {}});
   return k.done();
@@ -735,6 +736,7 @@ std::vector<KernelCase> kernel_cases() {
   all.push_back(cumsum("cumsum_columns", DType::f32, 64, 40, false));
   all.push_back(window("window", 17, 32));
   all.push_back(gather("gather", 70, 64));
+  all.push_back(gather("gather_open", 70, 64, INT64_MAX));
   all.push_back(rows_by_counter("rows_by_counter_f64", DType::f64, 3, 40));
   all.push_back(rows_by_counter("rows_by_counter_f32", DType::f32, 4, 64));
   all.push_back(rows_by_counter("rows_by_counter_one", DType::f32, 2, 1));

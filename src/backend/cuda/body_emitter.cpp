@@ -434,9 +434,12 @@ void BodyEmitter::emit_node(NodeId n) {
   if (k_.check_bounds) {
     auto id = k_.checked.size();
     k_.checked.push_back({s->name, true});
+    // How many values it may have, as far as 64 bits count: its bounds may be open.
+    int64_t count = 0;
+    bool open = __builtin_sub_overflow(s->upper, s->lower, &count) || count == INT64_MAX;
+    count = open ? INT64_MAX : count + 1;
     k_.out.line("const idx ", name, " = hd_inside(hd_fault, ", id, "u, 0u, ", value, " - (i64)",
-                s->lower, "LL, (i64)", s->upper, "LL - (i64)", s->lower, "LL + 1) ? (idx)", value,
-                " : (idx)", s->lower, "LL;");
+                s->lower, "LL, ", count, "LL) ? (idx)", value, " : (idx)", s->lower, "LL;");
   } else {
     k_.out.line("const idx ", name, " = (idx)", value, ";");
   }

@@ -166,7 +166,7 @@ RegionId Graph::open_region(const std::vector<Type>& argument_types) {
     regions_[id].arguments.push_back(add_value(argument_types[i], id, kNone, i));
   }
   stack_.push_back(id);
-  building.release();
+  [[maybe_unused]] auto* held = building.release();  // held until the block is closed
   return id;
 }
 
@@ -192,7 +192,7 @@ void Graph::push_dependencies(std::vector<OpId> ops) {
   auto building = lock();
   for (OpId op : ops) HD_CHECK(op < ops_.size(), "operation of another graph");
   dependencies_.push_back(std::move(ops));
-  building.release();
+  [[maybe_unused]] auto* held = building.release();  // held until they are popped
 }
 
 void Graph::pop_dependencies() {

@@ -1,5 +1,6 @@
 #include "backend/cuda/scatter_source.h"
 
+#include "backend/cuda/kernel_context.h"
 #include "base/check.h"
 
 #include <algorithm>
@@ -294,40 +295,9 @@ HD_KERNEL(256, 1) scatter_runs(const T* data, T* out, const T* updates, const K*
 }
 )cuda";
 
-const char* c_name(DType d) {
-  switch (d) {
-    case DType::f64:
-      return "double";
-    case DType::f32:
-      return "float";
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::i8:
-      return "i8";
-    case DType::i16:
-      return "i16";
-    case DType::i32:
-      return "i32";
-    case DType::i64:
-      return "i64";
-    case DType::u8:
-      return "u8";
-    case DType::u16:
-      return "u16";
-    case DType::u32:
-      return "u32";
-    case DType::u64:
-      return "u64";
-    default:
-      base::check_failed(__FILE__, __LINE__, "dtype of a scatter", std::string(name(d)));
-  }
-}
-
 // Integers wrap, so they are added as unsigned words.
 const char* sum_name(DType d) {
-  if (is_real_float(d)) return c_name(compute_type(d));
+  if (is_real_float(d)) return c_type(compute_type(d));
   return bit_width(d) == 64 ? "u64" : "u32";
 }
 
@@ -423,7 +393,7 @@ bool scatter_is_wide(const ScatterSizes& s) {
 }
 
 std::string scatter_source(const ScatterTypes& t) {
-  return base::cat("typedef ", c_name(t.value), " T; typedef ", sum_name(t.value), " A; typedef ",
+  return base::cat("typedef ", c_type(t.value), " T; typedef ", sum_name(t.value), " A; typedef ",
                    t.wide ? "u64" : "u32",
                    " K;\nstatic constexpr i64 kBytes = ", bit_width(t.value) / 8, ";\n", kText);
 }
